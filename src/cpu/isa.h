@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One table of kernels per instruction set. The bodies in src/cpu/kernels/ are compiled once per instruction set from
+ * one source (simd.h is the only file that differs) and chosen at run time by uc_isa_choose.
+ *
+ * Buffers named "padded" may be read and written up to the next multiple of UC_PAD floats beyond n: the tile buffers
+ * of the CPU backend are allocated so. Within a padded buffer the elements beyond n hold finite or non-finite junk.
+ * Every element is computed by the same vector operations wherever it lies, so that results do not depend on tiles.
+ */
+#ifndef UPCONV_CPU_ISA_H
+#define UPCONV_CPU_ISA_H
+
+#include "../epilogue.h"
+
+enum {
+  UC_PAD = 16,    /* floats: the widest vector */
+  UC_ALIGN = 64,  /* bytes */
+  UC_MAX_MC = 8,  /* output channels of a convolution block */
+  UC_CONV_RUN = 3 /* vectors of positions per block at UC_MAX_MC channels */
+};
+
+/* An operand of an elementwise kernel: a padded vector of n floats, or (vector NULL) one number. */
+typedef struct uc_source {
+  const float *vector;
+  float scalar;
+} uc_source;
+
+/* dst[i] = op(operand[0][i], ...), i < n; dst is padded and may be one of the operands. */
+typedef struct uc_elementwise {
+  upconv_op_kind kind; /* any kind of class UC_CLASS_ELEMENTWISE */
+  float *dst;
+  int64_t n;
+  uc_source operand[UPCONV_MAX_OPERANDS]; /* BATCH_NORM without weight or bias: scalar 1 or 0 */
+  float attr[UPCONV_MAX_ATTRS];
+} uc_elementwise;
+
+/*
+ * A dense stride-1 correlation of one phase: for mc output channels and n positions
+ *   dst[m * dst_stride + i] = init + sum over t < taps, e < channels of
+ *                             weight[(t * channels + e) * mc + m] * x[offset[t] + e * x_stride + i]
+ * where init is bias[m], or dst itself when bias is NULL. dst rows are padded; x may be read up to UC_PAD floats beyond.
+ * The order of additions per element is t outer, e inner, whatever n and the address: same bits everywhere.
+ */
+typedef struct uc_conv_block {
+  int mc; /* 1, 2, 4 or 8 */
+  int64_t taps, channels;
+  const int64_t *offset;
+  const float *weight;
+  const float *x;
+  int64_t x_stride;
+  const float *bias;
+  float *dst;
+  int64_t dst_stride;
+  int64_t n;
+} uc_conv_block;
+
+typedef struct uc_isa {
+  const char *name; /* "avx512", "avx2", "base" */
+  int width;        /* floats per vector */
+
+  void (*conv)(const uc_conv_block *block);
+
+  void (*elementwise)(const uc_elementwise *e);
+
+  /* dst[i] = max(dst[i], src[i * stride]), NaN of either kept, i < n. dst padded; src read only at the n elements when
+     stride != 1, padded when stride is 1. Likewise min, and add. */
+  void (*accumulate_max)(float *dst, const float *src, int64_t stride, int64_t n);
+  void (*accumulate_min)(float *dst, const float *src, int64_t stride, int64_t n);
+  void (*accumulate_add)(float *dst, const float *src, int64_t stride, int64_t n);
+
+  /* Over channels: kind is SOFTMAX, LOG_SOFTMAX, LOGSUMEXP, SUM, MEAN, MAX or MIN. Channel c of position i is
+     src[c * src_stride + i]; dst likewise (one channel for the reductions). All rows padded. scratch: 2 * (n rounded up
+     to UC_PAD) floats. Sums run in channel order. MAX and MIN keep NaN. */
+  void (*channels)(upconv_op_kind kind, float *dst, int64_t dst_stride, const float *src, int64_t src_stride,
+                   int64_t channels, int64_t n, float *scratch);
+
+  /* Spatial reductions of one row of exactly n floats into a running value: SUM adds in float64 in index order by
+     lane (fixed lanes, whatever the instruction set's width); MAX and MIN keep NaN. */
+  double (*row_sum)(const float *src, int64_t n);
+  float (*row_max)(const float *src, int64_t n);
+  float (*row_min)(const float *src, int64_t n);
+
+  /* dst[i] = (float) src[i * stride], i < n, src of the given dtype; exactly n elements are read, dst is padded. */
+  void (*load_row)(float *dst, const void *src, upconv_dtype dtype, int64_t stride, int64_t n);
+  /* dst[i * stride] = src[i] rounded to dtype (nearest even), exactly n elements are written. */
+  void (*store_row)(void *dst, upconv_dtype dtype, int64_t stride, const float *src, int64_t n);
+  /* dst[j * rows + r] = src[r][j] for the `total` elements j * rows + r < total; dst padded. rows >= 2. */
+  void (*interleave)(float *dst, const float *const *src, int64_t rows, int64_t total);
+  /* Transposes between [channels][n] (row stride src_stride) and [n][channels] in memory of dtype:
+     dst[i * dst_stride + c] = src[c * src_stride + i]. */
+  void (*store_transposed)(void *dst, upconv_dtype dtype, int64_t dst_stride, const float *src, int64_t src_stride,
+                           int64_t channels, int64_t n);
+  /* dst[c * dst_stride + i] = src[i * src_stride + c]; dst rows padded. */
+  void (*load_transposed)(float *dst, int64_t dst_stride, const void *src, upconv_dtype dtype, int64_t src_stride,
+                          int64_t channels, int64_t n);
+} uc_isa;
+
+extern const uc_isa uc_isa_base;
+#if defined(UPCONV_HAVE_X86_ISA)
+extern const uc_isa uc_isa_avx2;
+extern const uc_isa uc_isa_avx512;
+#endif
+
+/* The best one that this machine runs, or the one that the environment variable UPCONV_ISA names. NULL and a message when
+   that name is unknown or the machine lacks it. */
+const uc_isa *uc_isa_choose(void);
+/* All that this machine runs, best first; NULL past the end. */
+const uc_isa *uc_isa_available(int index);
+
+#endif
