@@ -18,6 +18,8 @@ COMPILE   = cmake --build $(BUILD) -j $(JOBS)
 # Only what went wrong is worth reading.
 QUIET     = >$(BUILD)/make.log 2>&1 || { cat $(BUILD)/make.log; exit 1; }
 
+MAKEFLAGS += --no-print-directory
+
 .PHONY: all help build setup demo check check-gpu bench format lint install clean
 .DEFAULT_GOAL := all
 

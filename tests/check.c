@@ -175,7 +175,7 @@ bool check_guards(const void *buffer, const char *text, const char *file, int li
   for (size_t i = 0; i < GUARD && held; i++) {
     if (data[bytes + i] != guard_byte(i)) {
       held = false;
-      written = (long long)(bytes + i);
+      written = (long long)bytes + (long long)i;
     } else if (*(data - 1 - i) != guard_byte(GUARD - 1 - i)) {
       held = false;
       written = -1 - (long long)i;
