@@ -173,7 +173,7 @@ def measure(session, arrays, args):
     binding = session.io_binding()
     for name, array in arrays.items():
         binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array))
-    for name, array in zip(names, outputs, strict=True):
+    for name, array in zip(names, outputs):
         target = ort.OrtValue.ortvalue_from_numpy(np.ones_like(array))
         binding.bind_ortvalue_output(name, target)
     for _ in range(args.warmup):
@@ -183,7 +183,7 @@ def measure(session, arrays, args):
         start = time.perf_counter()
         session.run_with_iobinding(binding)
         samples.append((time.perf_counter() - start) * 1e3)
-    return dict(zip(names, binding.copy_outputs_to_cpu(), strict=True)), samples
+    return dict(zip(names, binding.copy_outputs_to_cpu())), samples
 
 
 def compare(outputs, args):

@@ -151,7 +151,7 @@ def write_case(case, folder):
             ("input", inputs, graph.input),
             ("output", outputs, graph.output),
         ):
-            for i, (value, info) in enumerate(zip(values, infos, strict=True)):
+            for i, (value, info) in enumerate(zip(values, infos)):
                 if not isinstance(value, TensorProto):
                     value = numpy_helper.from_array(value, info.name)
                 path = data_set / f"{kind}_{i}.pb"
