@@ -50,6 +50,9 @@ typedef struct uc_phase {
 /* Checks every field; sizes and their products must fit int64_t. */
 upconv_status uc_problem_check(const upconv_problem *problem);
 
+/* The same without the limits on output_padding: a rewritten problem may have any. */
+upconv_status uc_problem_check_rewritten(const upconv_problem *problem);
+
 /* O for an input of in_size, which may differ from the nominal one. The result may be negative: the caller refuses it.
    false on overflow. */
 bool uc_axis_output(const uc_axis *axis, int64_t in_size, int64_t *out_size);
