@@ -164,6 +164,16 @@ def open_session(args):
         raise UsageError(f"{args.model}: {error}") from None
 
 
+def check_output_names(session, args):
+    """Before anything slow runs."""
+    known = [value.name for value in session.get_outputs()]
+    checked = [text.partition("=")[0] for text in args.check if "=" in text]
+    for option, names in (("--output", dict(args.output)), ("--check", checked)):
+        for name in names:
+            if name not in known:
+                raise UsageError(f"{option} {name}: the model's outputs are {', '.join(known)}")
+
+
 def measure(session, arrays, args):
     try:
         outputs = session.run(None, arrays)
@@ -192,8 +202,6 @@ def compare(outputs, args):
         name, found, path = text.partition("=")
         if not found:
             name, path = next(iter(outputs)), text
-        if name not in outputs:
-            raise UsageError(f"--check {name}: the model's outputs are {', '.join(outputs)}")
         want, got = load(path), outputs[name]
         result = {"output": name, "file": path, "equal_shape": want.shape == got.shape}
         if result["equal_shape"]:
@@ -222,15 +230,13 @@ def main(argv=None):
     args = parse(argv)
     try:
         session = open_session(args)
+        check_output_names(session, args)
         arrays = make_inputs(session, args)
         outputs, samples = measure(session, arrays, args)
         checks = compare(outputs, args)
-        targets = dict(args.output)
-        for name, path in targets.items():
-            if name not in outputs:
-                raise UsageError(f"--output {name}: the model's outputs are {', '.join(outputs)}")
+        for name, path in args.output:
             np.save(path, outputs[name])
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         print(f"rivals.py: {error}", file=sys.stderr)
         return 2
     report = {
