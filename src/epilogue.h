@@ -10,6 +10,9 @@
 #include "text.h"
 #include "upconv/upconv.h"
 
+/* Limits, so that a text of at most UC_MAX_TEXT bytes holds every valid program with its problem. */
+enum { UC_MAX_OPS = 1024, UC_MAX_PARAMS = 4096, UC_MAX_TENSORS = 1024, UC_MAX_NAME = 127 };
+
 typedef struct uc_param_decl {
   char *name;
   bool per_channel;
