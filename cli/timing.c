@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "timing.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "progress.h"
+
+enum { WARM_UPS = 2, MIN_RUNS = 7, MAX_RUNS = 1000 };
+static const double ENOUGH_TIME = 1.0;  /* inside the runs */
+static const double LONGEST_TIME = 3.0; /* with the evictions between them */
+static const double WARM_UP_TIME = 0.1;
+
+double timing_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Value at a fraction of the way through sorted samples, between neighbours in proportion. */
+static double quantile(const double *sorted, int count, double fraction) {
+  double place = fraction * (double)(count - 1);
+  int below = (int)place;
+  if (below + 1 >= count) return sorted[count - 1];
+  return sorted[below] + (place - below) * (sorted[below + 1] - sorted[below]);
+}
+
+timing_stats timing_summarise(double *sample, int count) {
+  qsort(sample, (size_t)count, sizeof *sample, compare_doubles);
+  timing_stats stats = {.runs = count, .fastest = sample[0], .slowest = sample[count - 1]};
+  stats.median = quantile(sample, count, 0.5);
+  double quartiles = quantile(sample, count, 0.75) - quantile(sample, count, 0.25);
+  stats.spread = stats.median > 0 ? 0.5 * quartiles / stats.median : 0;
+  return stats;
+}
+
+/* Replaces the caches' contents by clean lines: nothing is left to be written back inside the timed run. */
+static void evict(const volatile uint64_t *buffer, size_t words) {
+  for (size_t i = 0; i < words; i += 8) (void)buffer[i];
+}
+
+/* Runs until there are enough samples. Returns how many, or -1. */
+static int collect(bool (*run)(void *data), void *data, const timing_options *options,
+                   const uint64_t *eviction, size_t words, double *sample) {
+  double total = 0, began = timing_now();
+  for (int i = 0; i < WARM_UPS || timing_now() - began < WARM_UP_TIME; i++)
+    if (!run(data)) return -1;
+  int count = 0, wanted = options->repeat ? options->repeat : MAX_RUNS;
+  began = timing_now();
+  progress_start(options->label, options->repeat ? wanted : 100);
+  while (count < wanted) {
+    if (eviction) evict(eviction, words);
+    double start = timing_now();
+    if (!run(data)) return -1;
+    sample[count] = timing_now() - start;
+    total += sample[count++];
+    double part = fmax(total / ENOUGH_TIME, (timing_now() - began) / LONGEST_TIME);
+    if (!options->repeat && count >= MIN_RUNS && part >= 1) break;
+    progress_update(options->repeat ? count : (int64_t)(100 * part));
+  }
+  progress_end();
+  return count;
+}
+
+bool timing_measure(bool (*run)(void *data), void *data, const timing_options *options,
+                    timing_stats *stats) {
+  size_t size = options->cold ? 2 * probe_cache_size() : 0;
+  uint64_t *eviction = size ? malloc(size) : NULL;
+  double *sample = malloc(sizeof *sample * (size_t)(options->repeat ? options->repeat : MAX_RUNS));
+  int count = -1;
+  if (sample && (eviction || !size)) {
+    if (eviction) memset(eviction, 1, size);
+    count = collect(run, data, options, eviction, size / sizeof *eviction, sample);
+    progress_end();
+    if (count > 0) *stats = timing_summarise(sample, count);
+  }
+  free(eviction);
+  free(sample);
+  return count > 0;
+}
