@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The optional part that reads ONNX models (src/onnx). The C code for the format is made in the build tree, by protoc-c,
-# from the onnx.proto that the system's ONNX package brings. Sets UPCONV_WITH_ONNX.
+# from the onnx.proto that the system's ONNX package brings; where that has none (Debian 11), from the Python package that
+# scripts/venv installs. Sets UPCONV_WITH_ONNX.
 
 file(GLOB UPCONV_ONNX_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/onnx/*.c")
 
@@ -10,8 +11,9 @@ if(NOT UPCONV_ONNX STREQUAL "OFF")
   find_program(UPCONV_PROTOC_C NAMES protoc-c DOC "protobuf-c's compiler")
   find_path(UPCONV_PROTOBUF_C_INCLUDE protobuf-c/protobuf-c.h DOC "Folder of protobuf-c/protobuf-c.h")
   find_library(UPCONV_PROTOBUF_C_LIBRARY protobuf-c DOC "libprotobuf-c")
+  file(GLOB python_packages "${PROJECT_SOURCE_DIR}/build/venv-test/lib/python3*/site-packages")
   find_file(UPCONV_ONNX_PROTO NAMES onnx/onnx.proto onnx/onnx-ml.proto PATH_SUFFIXES include share
-            DOC "The file onnx.proto")
+            PATHS ${python_packages} DOC "The file onnx.proto")
   set(missing)
   foreach(part UPCONV_PROTOC_C UPCONV_PROTOBUF_C_INCLUDE UPCONV_PROTOBUF_C_LIBRARY UPCONV_ONNX_PROTO)
     if(NOT ${part})

@@ -31,9 +31,11 @@ static int run_file(const char *path) {
     return 1;
   }
   uint8_t *data = NULL;
-  size_t size = 0, got;
+  size_t size = 0;
   uint8_t block[4096];
-  while ((got = fread(block, 1, sizeof block, file)) > 0) {
+  while (!feof(file) && !ferror(file)) {
+    size_t got = fread(block, 1, sizeof block, file);
+    if (got == 0) break;
     uint8_t *grown = realloc(data, size + got);
     if (!grown) exit(1);
     data = grown;
