@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dialect of one instruction set: vf, a vector of VL floats, and vi, of VL int32. The compiler's vector extension
- * gives arithmetic, comparison and selection for every target; only what it cannot express is written per set.
- * Every file in this folder is compiled once per instruction set, with UPCONV_ISA naming it.
+ * The dialect of one instruction set: vf, a vector of VL floats, vi, of VL int32, and vm, the mask that a comparison
+ * gives. The compiler's vector extension does arithmetic for every target; only what it cannot express, or expresses
+ * badly, is written per set. Every file in this folder is compiled once per instruction set, with UPCONV_ISA naming it.
  */
 #ifndef UPCONV_CPU_SIMD_H
 #define UPCONV_CPU_SIMD_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #if defined(UPCONV_ISA_AVX512)
 #define VL 16
+#include <immintrin.h>
 #elif defined(UPCONV_ISA_AVX2)
 #define VL 8
+#include <immintrin.h>
 #else
 #define VL 4
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 #endif
 
 /* uc_name(conv) is uc_conv_avx512 and so on: the one place where names are pasted. */
@@ -25,8 +31,17 @@
 
 typedef float vf __attribute__((vector_size(4 * VL)));
 typedef int32_t vi __attribute__((vector_size(4 * VL)));
+typedef uint32_t vu __attribute__((vector_size(4 * VL)));
+typedef uint16_t vh __attribute__((vector_size(2 * VL))); /* f16 or bf16 bits */
+#if defined(UPCONV_ISA_AVX512)
+typedef __mmask16 vm;
+#else
+typedef vi vm; /* lanes of all ones or all zeros */
+#endif
 
 #define UC_INLINE static inline __attribute__((always_inline, unused))
+
+/* ---- loads and stores of any alignment ---- */
 
 UC_INLINE vf vf_load(const float *p) {
   vf v;
@@ -36,9 +51,176 @@ UC_INLINE vf vf_load(const float *p) {
 
 UC_INLINE void vf_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
 
+UC_INLINE vh vh_load(const uint16_t *p) {
+  vh v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+
+UC_INLINE void vh_store(uint16_t *p, vh v) { memcpy(p, &v, sizeof v); }
+
 /* x - 0 is x for every x, -0 included; the compiler makes it a broadcast. */
 UC_INLINE vf vf_set(float x) { return x - (vf){0}; }
 
-UC_INLINE vf vf_select(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
+/* ---- the first n lanes alone, 0 <= n <= VL: memory beyond them is not touched; lanes not loaded are 0 ---- */
+
+#if defined(UPCONV_ISA_AVX512)
+
+UC_INLINE __mmask16 first_lanes(int64_t n) { return (__mmask16)((1u << n) - 1u); }
+
+UC_INLINE vf vf_load_n(const float *p, int64_t n) {
+  return _mm512_maskz_loadu_ps(first_lanes(n), p);
+}
+
+UC_INLINE void vf_store_n(float *p, vf v, int64_t n) {
+  _mm512_mask_storeu_ps(p, first_lanes(n), v);
+}
+
+UC_INLINE vh vh_load_n(const uint16_t *p, int64_t n) {
+  return (vh)_mm256_maskz_loadu_epi16(first_lanes(n), p);
+}
+
+UC_INLINE void vh_store_n(uint16_t *p, vh v, int64_t n) {
+  _mm256_mask_storeu_epi16(p, first_lanes(n), (__m256i)v);
+}
+
+#else
+
+UC_INLINE vh vh_load_n(const uint16_t *p, int64_t n) {
+  uint16_t lane[VL] = {0};
+  for (int64_t i = 0; i < n; i++) lane[i] = p[i];
+  return vh_load(lane);
+}
+
+UC_INLINE void vh_store_n(uint16_t *p, vh v, int64_t n) {
+  uint16_t lane[VL];
+  vh_store(lane, v);
+  for (int64_t i = 0; i < n; i++) p[i] = lane[i];
+}
+
+#if defined(UPCONV_ISA_AVX2)
+
+UC_INLINE __m256i first_lanes(int64_t n) {
+  return (__m256i)((vi){0, 1, 2, 3, 4, 5, 6, 7} < (int32_t)n - (vi){0});
+}
+
+UC_INLINE vf vf_load_n(const float *p, int64_t n) { return _mm256_maskload_ps(p, first_lanes(n)); }
+
+UC_INLINE void vf_store_n(float *p, vf v, int64_t n) { _mm256_maskstore_ps(p, first_lanes(n), v); }
+
+#else
+
+UC_INLINE vf vf_load_n(const float *p, int64_t n) {
+  float lane[VL] = {0};
+  for (int64_t i = 0; i < n; i++) lane[i] = p[i];
+  return vf_load(lane);
+}
+
+UC_INLINE void vf_store_n(float *p, vf v, int64_t n) {
+  float lane[VL];
+  vf_store(lane, v);
+  for (int64_t i = 0; i < n; i++) p[i] = lane[i];
+}
+
+#endif
+#endif
+
+/* ---- masks and selection ---- */
+
+#if defined(UPCONV_ISA_AVX512)
+
+UC_INLINE vm vm_greater(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+UC_INLINE vm vm_equal(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+UC_INLINE vm vm_nan(vf a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+UC_INLINE vf vf_select(vm mask, vf a, vf b) { return _mm512_mask_blend_ps(mask, b, a); }
+
+#else
+
+UC_INLINE vm vm_greater(vf a, vf b) { return a > b; }
+UC_INLINE vm vm_equal(vf a, vf b) { return a == b; }
+UC_INLINE vm vm_nan(vf a) { return a != a; }
+
+UC_INLINE vf vf_select(vm mask, vf a, vf b) {
+#if defined(UPCONV_ISA_AVX2)
+  return _mm256_blendv_ps(b, a, (vf)mask);
+#else
+  return (vf)((mask & (vi)a) | (~mask & (vi)b));
+#endif
+}
+
+#endif
+
+UC_INLINE vu vu_select(vu mask, vu a, vu b) { return (mask & a) | (~mask & b); }
+
+/* ---- arithmetic ---- */
+
+/* a > b ? a : b, and a < b ? a : b: b where either is NaN. x86 has them as they are. */
+UC_INLINE vf vf_greater(vf a, vf b) {
+#if defined(UPCONV_ISA_AVX512)
+  return _mm512_max_ps(a, b);
+#elif defined(UPCONV_ISA_AVX2)
+  return _mm256_max_ps(a, b);
+#elif defined(__SSE2__)
+  return _mm_max_ps(a, b);
+#else
+  return vf_select(a > b, a, b);
+#endif
+}
+
+UC_INLINE vf vf_smaller(vf a, vf b) {
+#if defined(UPCONV_ISA_AVX512)
+  return _mm512_min_ps(a, b);
+#elif defined(UPCONV_ISA_AVX2)
+  return _mm256_min_ps(a, b);
+#elif defined(__SSE2__)
+  return _mm_min_ps(a, b);
+#else
+  return vf_select(a < b, a, b);
+#endif
+}
+
+/* NaN where either is NaN. */
+UC_INLINE vf vf_max(vf a, vf b) { return vf_select(vm_nan(a), a, vf_greater(a, b)); }
+UC_INLINE vf vf_min(vf a, vf b) { return vf_select(vm_nan(a), a, vf_smaller(a, b)); }
+
+UC_INLINE vf vf_abs(vf x) { return (vf)((vi)x & INT32_MAX); }
+
+/* x with the sign bits of sign added: |x| must be x. */
+UC_INLINE vf vf_with_sign(vf x, vf sign) { return (vf)((vi)x | ((vi)sign & INT32_MIN)); }
+
+UC_INLINE vf vf_sqrt(vf x) {
+#if defined(UPCONV_ISA_AVX512)
+  return _mm512_sqrt_ps(x);
+#elif defined(UPCONV_ISA_AVX2)
+  return _mm256_sqrt_ps(x);
+#elif defined(__SSE2__)
+  return _mm_sqrt_ps(x);
+#else
+  for (int i = 0; i < VL; i++) x[i] = sqrtf(x[i]);
+  return x;
+#endif
+}
+
+/* x * 2^n, rounded once; n holds integers of magnitude below 250. */
+UC_INLINE vf vf_ldexp(vf x, vf n) {
+#if defined(UPCONV_ISA_AVX512)
+  return _mm512_scalef_ps(x, n);
+#else
+  vi whole = __builtin_convertvector(n, vi);
+  vi half = whole >> 1;
+  vf a = (vf)((vu)(half + 127) << 23), b = (vf)((vu)(whole - half + 127) << 23);
+  return x * a *
+         b; /* the first product is exact, unless the result is far below the smallest number */
+#endif
+}
+
+/* 2^n for integers n in [-126, 127]. */
+UC_INLINE vf vf_pow2(vf n) {
+#if defined(UPCONV_ISA_AVX512)
+  return _mm512_scalef_ps(vf_set(1.0f), n);
+#else
+  return (vf)((vu)(__builtin_convertvector(n, vi) + 127) << 23);
+#endif
+}
 
 #endif
