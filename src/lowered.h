@@ -33,6 +33,7 @@ typedef struct uc_param {
   int input;
   uc_ref a, b, c;
   bool per_channel;
+  int64_t size; /* 1, or the channels of the value that uses it; 0: an input that no operator of the source uses */
 } uc_param;
 
 typedef enum uc_fold_kind {
