@@ -131,9 +131,8 @@ upconv_status upconv_epilogue_tensor(upconv_epilogue *epilogue, const char *name
   if (epilogue->tensor_count >= UC_MAX_TENSORS)
     return uc_fail(UPCONV_UNSUPPORTED, "tensor '%.140s': at most %d are allowed", name,
                    UC_MAX_TENSORS);
-  uint32_t canonical = (axes & 3u) | (axes & ~3u) << (UC_AXES - epilogue->nd);
   upconv_status status = check_name(epilogue, name);
-  if (!status) status = add_tensor(epilogue, name, canonical, dtype);
+  if (!status) status = add_tensor(epilogue, name, uc_tensor_axes(axes, epilogue->nd), dtype);
   if (!status && operand)
     *operand = (upconv_operand){.kind = UPCONV_OPERAND_TENSOR, .index = epilogue->tensor_count - 1};
   return status;

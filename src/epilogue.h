@@ -34,6 +34,12 @@ struct upconv_epilogue {
   uc_tensor_decl *tensor;
 };
 
+/* Axes of a tensor of nd spatial dimensions: from the user's bits (batch, channel, nd spatial ones) to uc_tensor_decl's. */
+static inline uint32_t uc_tensor_axes(uint32_t user, int nd) {
+  uint32_t spatial = user & ~3u & ((4u << nd) - 1);
+  return (user & 3u) | spatial << (UC_AXES - nd);
+}
+
 /* Bits of upconv_op.axes as stored. */
 enum { UC_AXES_CHANNEL = 1u, UC_AXES_SPATIAL = 0xeu };
 

@@ -96,3 +96,29 @@ void uc_text_add_double(uc_text *text, double value) {
       add_fixed(text, &d);
   }
 }
+
+/* ---- sizes ---- */
+
+static bool all_are(const int64_t *value, int count, int64_t wanted) {
+  for (int i = 0; i < count; i++)
+    if (value[i] != wanted) return false;
+  return true;
+}
+
+void uc_text_add_sizes(uc_text *text, const int64_t *value, int count) {
+  int shown = all_are(value, count, value[0]) ? 1 : count;
+  for (int i = 0; i < shown; i++) uc_text_add(text, "%s%lld", i ? "x" : "", (long long)value[i]);
+}
+
+void uc_text_add_padding(uc_text *text, const int64_t *begin, const int64_t *end, int count) {
+  bool differ = false;
+  for (int i = 0; i < count; i++) differ = differ || begin[i] != end[i];
+  if (!all_are(begin, count, 0)) {
+    uc_text_add(text, " p");
+    uc_text_add_sizes(text, begin, count);
+  }
+  if (differ) {
+    uc_text_add(text, " pe");
+    uc_text_add_sizes(text, end, count);
+  }
+}

@@ -347,6 +347,8 @@ UPCONV_API const char *upconv_epilogue_tensor_name(const upconv_epilogue *epilog
  *   reductions  "sum c" over channels · "mean dhw" over spatial axes (1-D: w; 2-D: hw) · softmax, log_softmax and
  *               logsumexp take no axes (channels) · global_avg_pool and global_max_pool are mean and max over all axes
  *   value       an operator that takes one value reads the previous one; "relu %0" reads value 0
+ *   declare     "declare @b @a[] #t:f16 | ..." in front numbers parameters and tensors in that order; without it they are
+ *               numbered as they are first mentioned
  *
  * An empty text is the empty epilogue.
  */
