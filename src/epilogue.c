@@ -140,7 +140,7 @@ upconv_status upconv_epilogue_tensor(upconv_epilogue *epilogue, const char *name
 
 /* ---- operators ---- */
 
-/* Only what the kind uses, everything else 0: two operators are the same iff all their fields are. */
+/* Only what the kind uses, everything else 0: operators are the same iff all their fields are. */
 static upconv_op only_used(const upconv_op *op) {
   const uc_op_info *info = uc_op_describe(op->kind);
   upconv_op clean = {.kind = op->kind};

@@ -26,8 +26,8 @@ typedef struct uc_op_info {
 /* NULL when there is no such operator. */
 const uc_op_info *uc_op_describe(upconv_op_kind kind);
 
-/* Every field of the operator, already canonical, against what its kind allows; epilogue says what operands exist.
-   Does not look at sizes. */
+/* Every field of the operator, already canonical, against what its kind allows; epilogue says what
+   operands exist. Does not look at sizes. */
 upconv_status uc_op_check(const upconv_epilogue *epilogue, const upconv_op *op);
 
 /* "channel", "batch", "depth", ...: canonical axis i of N, C, D, H, W. */

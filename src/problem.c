@@ -7,9 +7,9 @@
 #include "status.h"
 
 /*
- * Bounds that keep every expression of problem.h within int64_t: parameters of an axis are at most LARGEST, and all
- * positions along it, in the input's coordinates times s as well as in the output's, are at most FARTHEST. Then o + p,
- * d * k and i * s fit, and so do their sums.
+ * Bounds that keep every expression of problem.h within int64_t: parameters of an axis are at most
+ * LARGEST, and the two parts of a position along it, i * s and d * k, at most FARTHEST each. Then o + p
+ * and all sums of these fit.
  */
 static const int64_t LARGEST = INT32_MAX;
 static const int64_t FARTHEST = INT64_MAX / 4;
@@ -30,7 +30,7 @@ static upconv_status check_between(const char *what, int axis, int64_t value, in
                  (long long)low, (long long)high);
 }
 
-static upconv_status check_axis(const uc_axis *axis, int index) {
+upconv_status uc_axis_check(const uc_axis *axis, int index) {
   const struct {
     const char *name;
     int64_t value, low, high;
@@ -110,7 +110,7 @@ upconv_status uc_problem_check_rewritten(const upconv_problem *problem) {
   if (!status) status = check_formats(problem);
   int64_t weight[UC_RANK], in_size[UC_AXES], shape[UC_RANK];
   for (int a = 0; a < UC_AXES && !status; a++) {
-    status = check_axis(&problem->axis[a], a);
+    status = uc_axis_check(&problem->axis[a], a);
     if (!status && a < UC_AXES - problem->nd && !axis_is_trivial(&problem->axis[a]))
       status = uc_fail(UPCONV_INVALID_ARGUMENT, "the %s axis of a %d-D problem is not trivial",
                        axis_name(a), problem->nd);
@@ -130,7 +130,7 @@ upconv_status uc_problem_check(const upconv_problem *problem) {
   for (int a = UC_AXES - problem->nd; a < UC_AXES && !status; a++) {
     const uc_axis *axis = &problem->axis[a];
     /* Stride and dilation first: a stride of 0 is named as what it is. */
-    status = check_axis(axis, a);
+    status = uc_axis_check(axis, a);
     if (!status)
       status = check_between("output_padding", a, axis->output_padding, 0,
                              uc_max(axis->stride, axis->dilation) - 1);
@@ -193,7 +193,8 @@ static int64_t greatest_common_divisor(int64_t a, int64_t b) {
   return a;
 }
 
-/* The number in [0, m) whose product with a is 1 modulo m, for coprime a and m (0 for m = 1): extended Euclid. */
+/* The number in [0, m) whose product with a is 1 modulo m, for coprime a and m (0 for m = 1):
+   extended Euclid. */
 static int64_t modular_inverse(int64_t a, int64_t m) {
   int64_t r0 = m, r1 = a % m, t0 = 0, t1 = 1;
   while (r1) {

@@ -53,6 +53,9 @@ upconv_status uc_problem_check(const upconv_problem *problem);
 /* The same without the limits on output_padding: a rewritten problem may have any. */
 upconv_status uc_problem_check_rewritten(const upconv_problem *problem);
 
+/* One axis by itself: what uc_problem_check_rewritten asks of canonical axis `index` without its output size. */
+upconv_status uc_axis_check(const uc_axis *axis, int index);
+
 /* O for an input of in_size, which may differ from the nominal one. The result may be negative: the caller refuses it.
    false on overflow. */
 bool uc_axis_output(const uc_axis *axis, int64_t in_size, int64_t *out_size);

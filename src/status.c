@@ -34,7 +34,7 @@ const char *upconv_last_error(void) { return last_error; }
 
 const char *upconv_version(void) { return UPCONV_VERSION; }
 
-/* A message quotes names and texts that came from outside; whatever they hold, it stays one line. */
+/* A message quotes names and texts from outside; whatever they hold, it stays one line. */
 static void store(const char *message) {
   size_t i = 0;
   for (; message[i] && i + 1 < MESSAGE_SIZE; i++) {

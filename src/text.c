@@ -32,8 +32,8 @@ typedef struct decimal {
 } decimal;
 
 /*
- * The digits of a finite value > 0, rounded to count of them. printf's decimal point depends on the locale, so it is
- * skipped, whatever it is; and strtod is given none when the digits are read back.
+ * The digits of a finite value > 0, rounded to count of them. printf's decimal point depends on the
+ * locale, so it is skipped, whatever it is; and strtod is given none when the digits are read back.
  */
 static decimal to_decimal(double value, int count) {
   char buffer[64];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Index arithmetic of pooling windows: window o covers start + t * dilation for t in [0, kernel), start = o * stride - pad. */
+/*
+ * Index arithmetic of pooling windows: window o covers start + t * dilation for t in [0, kernel),
+ * with start = o * stride - pad_begin.
+ */
 #include "checked.h"
 #include "epilogue.h"
 
@@ -29,7 +32,7 @@ static int64_t count_before(const upconv_window *window, int a, int64_t o, int64
   return uc_min(uc_max(count, 0), window->kernel[a]);
 }
 
-/* With ceil_mode the last window may reach beyond the padding at the end: that part never counts. */
+/* With ceil_mode the last window may reach beyond the padding at the end: that never counts. */
 double uc_window_divisor(const upconv_window *window, const int64_t o[UC_AXES],
                          const int64_t in_size[UC_AXES]) {
   if (window->divisor) return (double)window->divisor;

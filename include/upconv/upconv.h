@@ -166,7 +166,8 @@ UPCONV_API upconv_status upconv_problem_desc_init(upconv_problem_desc *desc, int
 typedef enum upconv_auto_pad {
   UPCONV_PAD_NOTSET = 0, /* pads as given, unless output_shape is not NULL */
   UPCONV_PAD_VALID,      /* no padding */
-  UPCONV_PAD_SAME_UPPER, /* output = in_size * stride; the odd element of padding goes to the end */
+  UPCONV_PAD_SAME_UPPER, /* output = in_size * stride, unless that is more than there is without padding; the odd element of
+                            padding goes to the end */
   UPCONV_PAD_SAME_LOWER, /* ... to the beginning */
 } upconv_auto_pad;
 
