@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The array of an .npy file: reading, conversion, writing. */
+/* .npy files: reading and writing. */
 #include "npy.h"
 
 #include <errno.h>
@@ -10,205 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "tensor.h"
-
-/* ---- elements */
-
-static bool is_real(npy_type type) {
-  return type == NPY_F32 || type == NPY_F16 || type == NPY_BF16 || type == NPY_F64;
-}
-
-bool npy_convertible(npy_type from, npy_type to) {
-  if (from == NPY_VOID2) return to == NPY_BF16;
-  return is_real(to) || !is_real(from);
-}
-
-static uint64_t load_bytes(const uint8_t *bytes, size_t size, bool swapped) {
-  uint8_t b[8];
-  for (size_t i = 0; i < size; i++) b[i] = bytes[swapped ? size - 1 - i : i];
-  uint16_t u16;
-  uint32_t u32;
-  uint64_t u64;
-  switch (size) {
-  case 1:
-    return b[0];
-  case 2:
-    memcpy(&u16, b, 2);
-    return u16;
-  case 4:
-    memcpy(&u32, b, 4);
-    return u32;
-  default:
-    memcpy(&u64, b, 8);
-    return u64;
-  }
-}
-
-/* A whole number in 65 bits: a sign besides the 64 of uint64. */
-typedef struct whole {
-  bool negative;
-  uint64_t magnitude;
-} whole;
-
-static whole make_whole(int64_t value) {
-  return (whole){value < 0, value < 0 ? 0 - (uint64_t)value : (uint64_t)value};
-}
-
-static whole load_whole(npy_type type, uint64_t bits) {
-  switch (type) {
-  case NPY_BOOL:
-    return (whole){false, bits != 0};
-  case NPY_I8:
-    return make_whole((int8_t)bits);
-  case NPY_I16:
-    return make_whole((int16_t)bits);
-  case NPY_I32:
-    return make_whole((int32_t)bits);
-  case NPY_I64:
-    return make_whole((int64_t)bits);
-  default:
-    return (whole){false, bits};
-  }
-}
-
-static double load_real(npy_type type, uint64_t bits) {
-  uint32_t low = (uint32_t)bits;
-  float f;
-  double d;
-  switch (type) {
-  case NPY_F16:
-    return uc_f16_to_f32((uint16_t)bits);
-  case NPY_BF16:
-  case NPY_VOID2:
-    return uc_bf16_to_f32((uint16_t)bits);
-  case NPY_F32:
-    memcpy(&f, &low, 4);
-    return f;
-  default:
-    memcpy(&d, &bits, 8);
-    return d;
-  }
-}
-
-static void store_real(npy_type type, double value, void *element) {
-  float f = (float)value;
-  uint16_t half = type == NPY_F16    ? uc_f64_to_f16(value)
-                  : type == NPY_BF16 ? uc_f64_to_bf16(value)
-                                     : 0;
-  switch (type) {
-  case NPY_F32:
-    memcpy(element, &f, 4);
-    break;
-  case NPY_F64:
-    memcpy(element, &value, 8);
-    break;
-  default:
-    memcpy(element, &half, 2);
-    break;
-  }
-}
-
-/* float32 straight from the whole number: through a double it would be rounded twice. */
-static void store_whole_as_real(npy_type type, whole value, void *element) {
-  if (type == NPY_F32) {
-    float f = (float)value.magnitude;
-    if (value.negative) f = -f;
-    memcpy(element, &f, 4);
-  } else {
-    double d = (double)value.magnitude;
-    store_real(type, value.negative ? -d : d, element);
-  }
-}
-
-/* Largest magnitudes of negative and other numbers. */
-static bool store_whole(npy_type type, whole value, void *element) {
-  uint64_t limit = type == NPY_BOOL  ? 1
-                   : type == NPY_U8  ? UINT8_MAX
-                   : type == NPY_I32 ? (uint64_t)INT32_MAX + value.negative
-                                     : (uint64_t)INT64_MAX + value.negative;
-  bool is_signed = type == NPY_I32 || type == NPY_I64;
-  if (value.magnitude > limit || (value.negative && !is_signed)) return false;
-  uint64_t bits = value.negative ? 0 - value.magnitude : value.magnitude;
-  uint8_t u8 = (uint8_t)bits;
-  uint32_t u32 = (uint32_t)bits;
-  switch (npy_type_size(type)) {
-  case 1:
-    memcpy(element, &u8, 1);
-    break;
-  case 4:
-    memcpy(element, &u32, 4);
-    break;
-  default:
-    memcpy(element, &bits, 8);
-    break;
-  }
-  return true;
-}
-
-static bool convert_element(const npy_header *header, const uint8_t *from, npy_type to,
-                            void *element, cli_error *error) {
-  npy_type type = header->type;
-  uint64_t bits = load_bytes(from, npy_type_size(type), header->swapped);
-  if (is_real(type) || type == NPY_VOID2) {
-    store_real(to, load_real(type, bits), element);
-    return true;
-  }
-  whole value = load_whole(type, bits);
-  if (is_real(to)) {
-    store_whole_as_real(to, value, element);
-    return true;
-  }
-  if (store_whole(to, value, element)) return true;
-  return cli_error_set(error, "the number %s%" PRIu64 " does not fit %s", value.negative ? "-" : "",
-                       value.magnitude, npy_type_name(to));
-}
-
-/* ---- arrays */
-
-/* True if the bytes are what is wanted as they lie. */
-static bool is_plain(const npy_header *header, npy_type to) {
-  bool same = header->type == to || (header->type == NPY_VOID2 && to == NPY_BF16);
-  bool one_order = !header->fortran_order || header->rank < 2;
-  return same && !header->swapped && one_order && to != NPY_BOOL;
-}
-
-bool npy_convert(const npy_header *header, const void *raw, npy_type to, void *converted,
-                 cli_error *error) {
-  if (!npy_convertible(header->type, to)) {
-    const char *hint =
-        header->type == NPY_VOID2 ? "; V2 is read as bfloat16, where that is wanted" : "";
-    return cli_error_set(error, "array of %s given where %s is wanted%s",
-                         npy_type_name(header->type), npy_type_name(to), hint);
-  }
-  if (header->count == 0) return true;
-  if (is_plain(header, to)) {
-    memcpy(converted, raw, (size_t)header->data_size);
-    return true;
-  }
-  /* Walks in C order; `from` follows in the order of the file. */
-  int64_t index[NPY_MAX_RANK] = {0}, step[NPY_MAX_RANK];
-  int rank = header->rank;
-  for (int64_t i = 0, size = 1; i < rank; i++) {
-    int axis = header->fortran_order ? (int)i : rank - 1 - (int)i;
-    step[axis] = size;
-    size *= header->shape[axis];
-  }
-  const size_t size = npy_type_size(header->type), to_size = npy_type_size(to);
-  const uint8_t *from = raw;
-  uint8_t *out = converted;
-  int64_t offset = 0;
-  for (int64_t i = 0; i < header->count; i++, out += to_size) {
-    if (!convert_element(header, from + (size_t)offset * size, to, out, error)) return false;
-    for (int axis = rank - 1; axis >= 0; axis--) {
-      offset += step[axis];
-      if (++index[axis] < header->shape[axis]) break;
-      offset -= step[axis] * header->shape[axis];
-      index[axis] = 0;
-    }
-  }
-  return true;
-}
 
 /* ---- files */
 
@@ -289,12 +90,12 @@ static uint8_t *read_raw(int fd, const npy_header *header, cli_error *error) {
 
 static bool read_array(int fd, npy_type to, npy_array *array, cli_error *error) {
   npy_header header;
-  if (!read_header(fd, &header, error)) return false;
+  if (!read_header(fd, &header, error) || !npy_convertible(&header, to, error)) return false;
   uint8_t *raw = read_raw(fd, &header, error);
   if (!raw) return false;
   *array = (npy_array){.type = to, .rank = header.rank, .count = header.count};
   memcpy(array->shape, header.shape, sizeof array->shape);
-  if (is_plain(&header, to)) {
+  if (npy_is_plain(&header, to)) {
     array->data = raw;
     return true;
   }
@@ -332,13 +133,11 @@ void npy_free(npy_array *array) {
 /* The header ends in a line end and makes the array start at a multiple of 64. Returns its length. */
 static size_t format_header(npy_type type, int rank, const int64_t *shape, char *text,
                             size_t size) {
-  static const char *const descr[NPY_TYPE_COUNT] = {
-      [NPY_F32] = "<f4", [NPY_F16] = "<f2", [NPY_BF16] = "<f4", [NPY_F64] = "<f8",
-      [NPY_I32] = "<i4", [NPY_I64] = "<i8", [NPY_BOOL] = "|b1", [NPY_U8] = "|u1",
-  };
+  const char *code = npy_type_code(type == NPY_BF16 ? NPY_F32 : type);
+  char order = npy_type_size(type) == 1 ? '|' : '<';
   size_t length = (size_t)snprintf(
-      text, size, "\x93NUMPY%c%c__{'descr': '%s', 'fortran_order': False, 'shape': (", 1, 0,
-      descr[type]);
+      text, size, "\x93NUMPY%c%c__{'descr': '%c%s', 'fortran_order': False, 'shape': (", 1, 0,
+      order, code);
   for (int i = 0; i < rank; i++)
     length += (size_t)snprintf(text + length, size - length, "%s%" PRId64 "%s", i ? " " : "",
                                shape[i], i + 1 < rank || rank == 1 ? "," : "");
@@ -360,7 +159,7 @@ static bool write_converted(output_file *file, npy_type type, const void *data, 
   for (int64_t done = 0; done < count;) {
     size_t n = 0, out_size = type == NPY_BF16 ? 4 : size;
     for (; n < BLOCK && done < count; n++, done++, from += size) {
-      uint64_t bits = load_bytes(from, size, false);
+      uint64_t bits = npy_load_bits(from, size, false);
       if (type == NPY_BF16) bits <<= 16; /* float32 of the same value */
       for (size_t b = 0; b < out_size; b++) block[n * out_size + b] = (uint8_t)(bits >> 8 * b);
     }

@@ -51,6 +51,8 @@ typedef struct npy_header {
 
 size_t npy_type_size(npy_type type);
 const char *npy_type_name(npy_type type); /* NumPy's: "float32" */
+const char *
+npy_type_code(npy_type type); /* of a descr, without the byte order: "f4"; "" for BF16 */
 
 /* Bytes from the start of a file that hold its header. 0 and a message when it is no .npy file of a known version, or
    when fewer than NPY_PREFIX bytes of it, or of the file, are given. */
@@ -61,15 +63,21 @@ size_t npy_header_size(const void *bytes, size_t size, cli_error *error);
 bool npy_parse_header(const void *bytes, size_t size, npy_header *header, cli_error *error);
 
 /* True if npy_convert can make `to` of it: any number becomes a floating point number, whole numbers and bool also
-   become whole numbers. */
-bool npy_convertible(npy_type from, npy_type to);
+   become whole numbers. Else a message says what is wrong. */
+bool npy_convertible(const npy_header *header, npy_type to, cli_error *error);
 
 /*
- * Converts the raw array to type `to` in C order and this machine's byte order: to F32, F16, BF16, F64, I32, I64, BOOL or U8.
+ * Converts the raw array to type `to`, any but VOID2, in C order and this machine's byte order.
  * Floating point numbers are rounded to the nearest, ties to even. A whole number that `to` cannot hold is an error.
  */
 bool npy_convert(const npy_header *header, const void *raw, npy_type to, void *converted,
                  cli_error *error);
+
+/* True if the raw array is what npy_convert would make of it. */
+bool npy_is_plain(const npy_header *header, npy_type to);
+
+/* An element of 1, 2, 4 or 8 bytes as the bits of a whole number. */
+uint64_t npy_load_bits(const uint8_t *bytes, size_t size, bool swapped);
 
 /* An array in memory, C order. data is freed by npy_free. */
 typedef struct npy_array {

@@ -21,6 +21,7 @@ static const struct {
 
 size_t npy_type_size(npy_type type) { return types[type].size; }
 const char *npy_type_name(npy_type type) { return types[type].name; }
+const char *npy_type_code(npy_type type) { return types[type].code; }
 
 static bool host_is_little_endian(void) {
   const uint16_t one = 1;

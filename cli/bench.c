@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* upconv bench: measures problems and models, and compares with what the machine can do at best. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "commands.h"
+#include "json.h"
+#include "model.h"
+#include "timing.h"
+#include "units.h"
+#include "workload.h"
+
+enum { MAX_REPEAT = 100000 };
+
+typedef struct bench_values {
+  arg_list what;
+  const char *then, *from, *candidate, *device;
+  arg_list shapes, dims;
+  bool no_rewrite, no_fuse, warm, verify, json;
+  int math, threads, repeat;
+} bench_values;
+
+/* What one problem or model came to. */
+typedef struct bench_result {
+  const char *text;
+  char candidate[64]; /* "" for a model of several segments */
+  timing_stats time;
+  upconv_work work;  /* of what was measured */
+  upconv_work least; /* of the fused plan: what the floor is made of */
+  bool verified;
+  double worst;
+} bench_result;
+
+typedef struct bench {
+  const bench_values *values;
+  upconv_context *context;
+  probe_result machine;
+  json_writer json;
+} bench;
+
+/* ---- printing */
+
+/* Seconds below which the fused plan cannot get on this machine, and why. */
+static double find_floor(const bench *b, const bench_result *r, const char **reason) {
+  double copy = b->machine.copy_rate > 0 ? r->least.planned_bytes / b->machine.copy_rate : 0;
+  double fma = b->machine.fma_rate > 0 ? r->least.planned_flop / b->machine.fma_rate : 0;
+  *reason = copy > fma ? "memory" : "arithmetic";
+  return copy > fma ? copy : fma;
+}
+
+static void print_text(const bench *b, const bench_result *r) {
+  char t[6][UNITS_SIZE];
+  const char *reason;
+  double floor = find_floor(b, r, &reason);
+  printf("\n%s\n", r->text);
+  printf("  %-10s +- %.1f %%   %s   %s   %.0f %% of the floor\n",
+         units_seconds(r->time.median, t[0]), 100 * r->time.spread,
+         units_rate(r->work.planned_bytes / r->time.median, "B/s", t[1]),
+         units_rate(r->work.planned_flop / r->time.median, "FLOP/s", t[2]),
+         100 * floor / r->time.median);
+  printf("  floor %s (%s), fastest %s, %d runs%s%s\n", units_seconds(floor, t[3]), reason,
+         units_seconds(r->time.fastest, t[4]), r->time.runs, *r->candidate ? ", " : "",
+         r->candidate);
+  if (r->verified)
+    printf("  largest error %s of its bound: %s\n", units_number(r->worst, t[5]),
+           r->worst <= 1 ? "right" : "WRONG");
+}
+
+static void print_json(bench *b, const bench_result *r) {
+  json_writer *json = &b->json;
+  const char *reason;
+  double floor = find_floor(b, r, &reason);
+  json_open(json, NULL, '{');
+  json_string(json, "text", r->text);
+  if (*r->candidate) json_string(json, "candidate", r->candidate);
+  json_integer(json, "runs", r->time.runs);
+  json_number(json, "median_s", r->time.median);
+  json_number(json, "fastest_s", r->time.fastest);
+  json_number(json, "slowest_s", r->time.slowest);
+  json_number(json, "spread", r->time.spread);
+  json_number(json, "bytes", r->work.planned_bytes);
+  json_number(json, "flop", r->work.planned_flop);
+  json_number(json, "source_bytes", r->work.source_bytes);
+  json_number(json, "source_flop", r->work.source_flop);
+  json_number(json, "floor_s", floor);
+  json_string(json, "floor_reason", reason);
+  json_number(json, "fraction_of_floor", floor / r->time.median);
+  if (r->verified) {
+    json_number(json, "error_over_bound", r->worst);
+    json_bool(json, "right", r->worst <= 1);
+  }
+  json_close(json, '}');
+}
+
+static void print_head(bench *b) {
+  const char *device = upconv_context_describe(b->context);
+  if (b->values->json) {
+    b->json.file = stdout;
+    json_open(&b->json, NULL, '{');
+    json_string(&b->json, "version", upconv_version());
+    json_string(&b->json, "device", device);
+    json_integer(&b->json, "threads", upconv_context_threads(b->context));
+    json_string(&b->json, "caches", b->values->warm ? "warm" : "cold");
+    json_number(&b->json, "copy_bytes_per_s", b->machine.copy_rate);
+    json_number(&b->json, "fma_flop_per_s", b->machine.fma_rate);
+    json_open(&b->json, "results", '[');
+    return;
+  }
+  char copy[UNITS_SIZE], fma[UNITS_SIZE];
+  printf("%s; %s caches; measured in this run: copy %s, fma %s\n", device,
+         b->values->warm ? "warm" : "cold", units_rate(b->machine.copy_rate, "B/s", copy),
+         units_rate(b->machine.fma_rate, "FLOP/s", fma));
+}
+
+static int report(bench *b, const bench_result *r) {
+  if (b->values->json)
+    print_json(b, r);
+  else
+    print_text(b, r);
+  fflush(stdout);
+  return r->verified && !(r->worst <= 1) ? CLI_WRONG : CLI_RIGHT;
+}
+
+/* ---- problems in text form */
+
+static int measure_text(bench *b, workload *w, bench_result *r) {
+  const bench_values *v = b->values;
+  timing_options options = {.repeat = v->repeat, .cold = !v->warm, .label = r->text};
+  if (!timing_measure(workload_execute, w, &options, &r->time)) return cli_fail_library(r->text);
+  snprintf(r->candidate, sizeof r->candidate, "%s", upconv_plan_candidate(w->plan));
+  if (upconv_plan_work(w->plan, &r->work) != UPCONV_OK) return cli_fail_library(r->text);
+  if (!v->verify) return CLI_RIGHT;
+  const upconv_error_model *model = find_error_model(w->source->math, v->device);
+  if (workload_verify(w, model, &r->worst) != UPCONV_OK) return cli_fail_library(r->text);
+  r->verified = true;
+  return CLI_RIGHT;
+}
+
+/* The work of the fused plan, whatever was measured. */
+static int find_least(bench *b, const problem_text *p, const workload *w, bench_result *r) {
+  upconv_plan *plan = NULL;
+  upconv_plan_options options = {.constants = &w->parameters};
+  upconv_status status = upconv_plan_create(b->context, p->problem, p->epilogue, &options, &plan);
+  if (status == UPCONV_OK) status = upconv_plan_work(plan, &r->least);
+  upconv_plan_destroy(plan);
+  return status == UPCONV_OK ? CLI_RIGHT : cli_fail_library(r->text);
+}
+
+static int bench_problem(bench *b, const problem_text *p) {
+  const bench_values *v = b->values;
+  upconv_plan_options options = {
+      .candidate = v->candidate, .no_rewrite = v->no_rewrite, .no_fuse = v->no_fuse};
+  bench_result result = {.text = p->text};
+  workload w;
+  int code = workload_create(b->context, p, &options, &w);
+  if (code == CLI_RIGHT) code = measure_text(b, &w, &result);
+  if (code == CLI_RIGHT) code = find_least(b, p, &w, &result);
+  workload_destroy(&w);
+  return code == CLI_RIGHT ? report(b, &result) : code;
+}
+
+static int bench_text(bench *b, const char *text) {
+  problem_text p;
+  arg_list words = {.count = 1, .item = &text};
+  int code = problem_text_parse("bench", &words, b->values->then, &p);
+  if (code) return code;
+  code = bench_problem(b, &p);
+  problem_text_free(&p);
+  return code;
+}
+
+/* ---- models */
+
+#ifdef UPCONV_WITH_ONNX
+
+static bool execute_model(void *data) {
+  model_run *run = data;
+  return uc_onnx_run(run->session, run->inputs, run->input_count, run->outputs,
+                     run->output_count) == UPCONV_OK;
+}
+
+static int verify_model(bench *b, model_run *run, bench_result *r) {
+  double *worst = calloc((size_t)run->output_count + 1, sizeof *worst);
+  if (!worst) return cli_fail("bench: out of memory");
+  const bench_values *v = b->values;
+  int code = model_verify(run, find_error_model(v->math, v->device), worst);
+  for (int i = 0; i < run->output_count; i++)
+    if (!(worst[i] <= r->worst)) r->worst = worst[i];
+  r->verified = code == CLI_RIGHT;
+  free(worst);
+  return code;
+}
+
+static int measure_model(bench *b, model_run *run, bench_result *r) {
+  const bench_values *v = b->values;
+  int code = model_shapes(run, &v->shapes, &v->dims, 1);
+  if (code == CLI_RIGHT) code = model_fill(run);
+  if (code == CLI_RIGHT) code = model_allocate_outputs(run);
+  if (code) return code;
+  timing_options options = {.repeat = v->repeat, .cold = !v->warm, .label = r->text};
+  if (!timing_measure(execute_model, run, &options, &r->time)) return model_fail(run);
+  if (uc_onnx_work(run->session, run->inputs, run->input_count, &r->work) != UPCONV_OK)
+    return model_fail(run);
+  if (v->verify) code = verify_model(b, run, r);
+  if (code) return code;
+  code = model_reopen(run, b->context, NULL);
+  if (code) return code;
+  if (uc_onnx_work(run->session, run->inputs, run->input_count, &r->least) != UPCONV_OK)
+    return model_fail(run);
+  return CLI_RIGHT;
+}
+
+static int bench_model(bench *b, const char *path) {
+  const bench_values *v = b->values;
+  if (v->then) return cli_fail("bench: --then goes with a problem in text form, not with %s", path);
+  uc_onnx_options options = {.math = (upconv_math)v->math,
+                             .no_rewrite = v->no_rewrite,
+                             .no_fuse = v->no_fuse,
+                             .candidate = v->candidate};
+  bench_result result = {.text = path};
+  model_run run;
+  int code = model_open("bench", path, b->context, &options, &run);
+  if (code == CLI_RIGHT) code = measure_model(b, &run, &result);
+  model_close(&run);
+  return code == CLI_RIGHT ? report(b, &result) : code;
+}
+
+#else
+
+static int bench_model(bench *b, const char *path) {
+  (void)b, (void)path;
+  return fail_without_onnx("bench");
+}
+
+#endif
+
+/* ---- the command */
+
+/* CLI_WRONG goes on with the next one; CLI_BAD ends the program. */
+static int bench_one(bench *b, const char *what, int *worst_code) {
+  int code = is_model(what) ? bench_model(b, what) : bench_text(b, what);
+  if (code == CLI_WRONG) *worst_code = CLI_WRONG;
+  return code == CLI_BAD ? CLI_BAD : CLI_RIGHT;
+}
+
+/* One problem or model a line; blank lines and what follows a '#' at the start of a line are skipped. */
+static int bench_file(bench *b, const char *path, int *worst_code) {
+  FILE *file = fopen(path, "r");
+  if (!file) return cli_fail("bench: %s: %s", path, strerror(errno));
+  char *line = NULL;
+  size_t size = 0;
+  int code = CLI_RIGHT;
+  while (code == CLI_RIGHT && getline(&line, &size, file) >= 0) {
+    line[strcspn(line, "\r\n")] = 0;
+    const char *text = line + strspn(line, " \t");
+    if (*text && *text != '#') code = bench_one(b, text, worst_code);
+  }
+  if (code == CLI_RIGHT && ferror(file)) code = cli_fail("bench: %s: %s", path, strerror(errno));
+  free(line);
+  fclose(file);
+  return code;
+}
+
+static int bench_all(bench *b) {
+  const bench_values *v = b->values;
+  int worst_code = CLI_RIGHT, code = CLI_RIGHT;
+  b->machine = probe_machine(upconv_context_threads(b->context));
+  print_head(b);
+  if (v->from) code = bench_file(b, v->from, &worst_code);
+  for (int i = 0; i < v->what.count && code == CLI_RIGHT; i++)
+    code = bench_one(b, v->what.item[i], &worst_code);
+  if (v->json) {
+    json_close(&b->json, ']');
+    json_close(&b->json, '}');
+  }
+  return code ? code : worst_code;
+}
+
+static int run(const void *values) {
+  bench b = {.values = values};
+  const bench_values *v = values;
+  if (v->what.count == 0 && !v->from)
+    return cli_fail("bench: no problem or model given; see 'upconv bench --help'");
+  int code = open_context("bench", v->device, v->threads, &b.context);
+  if (code) return code;
+  code = bench_all(&b);
+  upconv_context_destroy(b.context);
+  return code;
+}
+
+static const arg_option options[] = {
+    {"then", ARG_TEXT, "TEXT", offsetof(bench_values, then), 0, 0,
+     "what follows the convolution, as \"leaky_relu 0.2 | max_pool 2\""},
+    {"from", ARG_TEXT, "FILE", offsetof(bench_values, from), 0, 0,
+     "a file with one problem or model a line; '#' starts a comment"},
+    {"shape", ARG_LIST, "X=1,3,16,32", offsetof(bench_values, shapes), 0, 0,
+     "shape of a model's input; may be repeated"},
+    {"dim", ARG_LIST, "N=SIZE", offsetof(bench_values, dims), 0, 0,
+     "size of a model's symbolic dimension (1 if not given); may be repeated"},
+    {"repeat", ARG_COUNT, "N", offsetof(bench_values, repeat), 1, MAX_REPEAT,
+     "runs to measure; if not given, as many as a steady median takes, about a second"},
+    {"warm", ARG_FLAG, NULL, offsetof(bench_values, warm), 0, 0,
+     "leaves the caches as the run before left them; else a large buffer is read between runs"},
+    {"verify", ARG_FLAG, NULL, offsetof(bench_values, verify), 0, 0,
+     "compares the result with the float64 oracle (slow); exit code 1 if it is wrong"},
+    {"json", ARG_FLAG, NULL, offsetof(bench_values, json), 0, 0, "prints JSON"},
+    {"candidate", ARG_TEXT, "NAME", offsetof(bench_values, candidate), 0, 0,
+     "forces one of the candidates that 'upconv plan' lists"},
+    {"no-rewrite", ARG_FLAG, NULL, offsetof(bench_values, no_rewrite), 0, 0,
+     "leaves the program as written"},
+    {"no-fuse", ARG_FLAG, NULL, offsetof(bench_values, no_fuse), 0, 0,
+     "operator by operator, each result in memory"},
+    {"math", ARG_CHOICE, MATH_CHOICES, offsetof(bench_values, math), 0, 0,
+     "arithmetic of a model (the text says math=tf32)"},
+    {"device", ARG_TEXT, "NAME", offsetof(bench_values, device), 0, 0,
+     "cpu (the default), or one that 'upconv devices' lists"},
+    {"threads", ARG_COUNT, "N", offsetof(bench_values, threads), 1, MAX_THREADS,
+     "CPU threads; as many as there are if not given"},
+};
+
+const arg_command command_bench = {
+    .name = "bench",
+    .summary = "Measures problems and models against the machine's floor.",
+    .usage = "\"TEXT\"... [--then \"TEXT\"] [OPTION...]\nMODEL.onnx... [OPTION...]",
+    .details =
+        "Prints the median time, half the distance of the quartiles, the rates of memory and "
+        "arithmetic, and the fraction of the floor: the larger of the fused plan's bytes over the "
+        "copy rate and its FLOP over the multiply-add rate, both measured in the same run. Data "
+        "are random and the same each time.",
+    .examples = "  upconv bench \"n8 ci32 co32 in12x24x48 k3x5x7 s2 p1x2x3 op1 g4\"\n"
+                "  upconv bench \"n16 ci16 co32 in16x32x32 k3 s2 p1 op1 bias\" \\\n"
+                "    --then \"leaky_relu 0.2 | max_pool 2\" --verify\n"
+                "  upconv bench models/gan3d.onnx --dim N=4 --json\n",
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .values_size = sizeof(bench_values),
+    .positionals = offsetof(bench_values, what),
+    .max_positionals = -1,
+    .positional = "problem or model",
+    .run = run,
+};
