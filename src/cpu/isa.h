@@ -15,8 +15,7 @@
 enum {
   UC_PAD = 16,    /* floats: the widest vector */
   UC_ALIGN = 64,  /* bytes */
-  UC_MAX_MC = 8,  /* output channels of a convolution block */
-  UC_CONV_RUN = 3 /* vectors of positions per block at UC_MAX_MC channels */
+  UC_MAX_MC = 8   /* output channels of a convolution block */
 };
 
 /* An operand of an elementwise kernel: a padded vector of n floats, or (vector NULL) one number. */
@@ -37,14 +36,15 @@ typedef struct uc_elementwise {
 /*
  * A dense stride-1 correlation of one phase: for mc output channels and n positions
  *   dst[m * dst_stride + i] = init + sum over t < taps, e < channels of
- *                             weight[(t * channels + e) * mc + m] * x[offset[t] + e * x_stride + i]
+ *                             weight[(weight_row[t] + e) * mc + m] * x[offset[t] + e * x_stride + i]
  * where init is bias[m], or dst itself when bias is NULL. dst rows are padded; x may be read up to UC_PAD floats beyond.
  * The order of additions per element is t outer, e inner, whatever n and the address: same bits everywhere.
  */
 typedef struct uc_conv_block {
-  int mc; /* 1, 2, 4 or 8 */
+  int mc; /* 1 to UC_MAX_MC */
   int64_t taps, channels;
   const int64_t *offset;
+  const int64_t *weight_row; /* per tap: where its channels begin, in rows of mc weights */
   const float *weight;
   const float *x;
   int64_t x_stride;

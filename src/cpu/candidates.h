@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef UPCONV_CPU_CANDIDATES_H
+#define UPCONV_CPU_CANDIDATES_H
+
+#include "../plan.h"
+
+/* Vectors of positions within a phase; borders read zeros. */
+extern const uc_candidate uc_candidate_cpu_tiled;
+/* One element at a time; borders are skipped, so that any weight, also Inf and NaN, is exact there. */
+extern const uc_candidate uc_candidate_cpu_direct;
+
+#endif

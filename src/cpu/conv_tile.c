@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The convolution on one tile: residue by residue of its layout, each a dense stride-1 correlation of the input tile.
+ * Taps whose input rows lie outside the input are left out; along a row they read zeros. Where a weight is not finite
+ * even those are skipped, one element at a time.
+ */
+#include <string.h>
+
+#include "../checked.h"
+#include "engine.h"
+
+int64_t uc_input_begin(const uc_axis *axis, int64_t begin) {
+  return uc_ceil_div(begin + axis->pad_begin - axis->dilation * (axis->kernel - 1), axis->stride);
+}
+
+/* floor((o + T - 1 + p) / s) - ceil((o + p - d (K - 1)) / s) + 1 at its largest over o. */
+int64_t uc_input_count(const uc_axis *axis, int64_t size) {
+  return (size - 1 + axis->dilation * (axis->kernel - 1)) / axis->stride + 1;
+}
+
+/* ---- the input tile ---- */
+
+static void load_input(uc_tile *tile, const uc_layout *conv, int64_t first, int64_t count, uc_layout *x) {
+  const uc_run *run = tile->run;
+  const uc_axis *axis = run->engine->lowered->conv.axis;
+  uc_box box;
+  for (int a = 0; a < UC_AXES; a++) {
+    box.begin[a] = uc_input_begin(&axis[a], conv->box.begin[a]);
+    box.size[a] = run->tiling.x_size[a];
+  }
+  uc_layout_init(x, &box, (const int64_t[]){1, 1, 1}, box.size[2]);
+  x->channel = run->tiling.x_channel;
+  if (tile->x_count == count && tile->x_first == first) return;
+  uc_layout_load(run->engine->isa, x, tile->scratch + run->tiling.x_at, &run->call->x, tile->n, first, count);
+  tile->x_first = first;
+  tile->x_count = count;
+}
+
+/* ---- one residue ---- */
+
+/* Along one axis: the phase of a residue and where its position 0 reads, relative to the input tile. */
+typedef struct residue {
+  const uc_phase *phase;
+  int64_t phi;
+  int64_t input; /* position j reads local input `input` + j - t * shift_step with tap t */
+  int64_t positions;
+} residue;
+
+static residue find_residue(const uc_tile *tile, const uc_layout *conv, const uc_layout *x, int a, int64_t r) {
+  const uc_engine *e = tile->run->engine;
+  const uc_axis *axis = &e->lowered->conv.axis[a];
+  int64_t o = conv->box.begin[a] + r + axis->pad_begin;
+  int64_t phi = uc_mod(o, axis->stride);
+  const uc_phase *phase = &e->table[a].phase[phi];
+  int64_t q = uc_floor_div(o, axis->stride);
+  return (residue){phase, phi, q - phase->shift - x->box.begin[a], uc_layout_positions(conv, a, r)};
+}
+
+/* A run of positions with the taps that reach the input from it. */
+typedef struct taps {
+  int64_t *offset, *row;
+  int64_t count;
+} taps;
+
+/* Taps t whose input index, for some position in [j0, j1), lies inside the input. */
+static uc_range live_taps(const uc_tile *tile, const uc_layout *x, const residue *r, int a, int64_t j0, int64_t j1) {
+  uc_range range = {0, r->phase->count};
+  int64_t first = x->box.begin[a] + r->input + j0, last = x->box.begin[a] + r->input + j1 - 1;
+  int64_t step = r->phase->shift_step, size = tile->run->in_size[a];
+  /* first - t * step < size and last - t * step >= 0 */
+  if (first - (size - 1) > 0) range.begin = uc_ceil_div(first - (size - 1), step);
+  range.end = last < 0 ? 0 : uc_min(range.end, last / step + 1);
+  return range;
+}
+
+static void list_taps(const uc_layout *x, const residue r[UC_AXES], const uc_range live[UC_AXES], int64_t channels,
+                      taps *list) {
+  list->count = 0;
+  for (int64_t d = live[0].begin; d < live[0].end; d++)
+    for (int64_t h = live[1].begin; h < live[1].end; h++)
+      for (int64_t w = live[2].begin; w < live[2].end; w++) {
+        int64_t t = (d * r[1].phase->count + h) * r[2].phase->count + w;
+        list->offset[list->count] = -d * r[0].phase->shift_step * x->plane - h * r[1].phase->shift_step * x->row -
+                                    w * r[2].phase->shift_step;
+        list->row[list->count++] = t * channels;
+      }
+}
+
+/* The blocks [b0, b1) under way, one group's chunk of channels [e0, e1), and where things lie. */
+typedef struct work {
+  uc_tile *tile;
+  const uc_layout *conv, *x;
+  const float *input; /* channel e0 of the input tile */
+  float *dst;
+  int64_t c0; /* dst's first channel */
+  int64_t b0, b1, e0, e1;
+} work;
+
+/* Weights of a block, for the chunk and phase under way. */
+static const float *phase_weights(const work *k, const uc_block *b, const residue r[UC_AXES]) {
+  const uc_engine *e = k->tile->run->engine;
+  const uc_axis *axis = e->lowered->conv.axis;
+  int64_t before = e->table[0].before[r[0].phi] * axis[1].kernel * axis[2].kernel +
+                   r[0].phase->count * (e->table[1].before[r[1].phi] * axis[2].kernel +
+                                        r[1].phase->count * e->table[2].before[r[2].phi]);
+  return k->tile->run->packed + e->weight_at + b->weight + b->mc * (k->e0 * e->kernel_size + before * (k->e1 - k->e0));
+}
+
+static void run_blocks(const work *k, const residue r[UC_AXES], const taps *list, int64_t in_at, int64_t out_at,
+                       int64_t n) {
+  const uc_engine *e = k->tile->run->engine;
+  for (int64_t i = k->b0; i < k->b1; i++) {
+    const uc_block *b = &e->block[i];
+    uc_conv_block block = {.mc = b->mc, .taps = list->count, .channels = k->e1 - k->e0, .offset = list->offset};
+    block.weight_row = list->row;
+    block.weight = phase_weights(k, b, r);
+    block.x = k->input + in_at;
+    block.x_stride = k->x->channel;
+    block.bias = k->e0 == 0 ? k->tile->run->packed + e->bias_at + b->channel : NULL;
+    block.dst = k->dst + (b->channel - k->c0) * k->conv->channel + out_at;
+    block.dst_stride = k->conv->channel;
+    block.n = n;
+    e->isa->conv(&block);
+  }
+}
+
+static bool same_range(uc_range a, uc_range b) { return a.begin == b.begin && a.end == b.end; }
+
+static void run_residue(const work *k, const residue r[UC_AXES], int64_t out_at) {
+  const uc_tiling *tiling = &k->tile->run->tiling;
+  int64_t *lists = (int64_t *)(void *)(k->tile->scratch + tiling->taps_at);
+  taps list = {lists, lists + k->tile->run->engine->max_taps, -1};
+  uc_range live[UC_AXES], known[UC_AXES] = {{0, 0}, {0, 0}, {0, 0}};
+  live[2] = live_taps(k->tile, k->x, &r[2], 2, 0, r[2].positions);
+  int64_t step = tiling->flat ? r[1].positions : 1; /* rows per run of positions */
+  for (int64_t jd = 0; jd < r[0].positions; jd++) {
+    live[0] = live_taps(k->tile, k->x, &r[0], 0, jd, jd + 1);
+    for (int64_t jh = 0; jh < r[1].positions; jh += step) {
+      live[1] = live_taps(k->tile, k->x, &r[1], 1, jh, jh + step);
+      if (list.count < 0 || !same_range(live[0], known[0]) || !same_range(live[1], known[1])) {
+        list_taps(k->x, r, live, k->e1 - k->e0, &list);
+        memcpy(known, live, sizeof known);
+      }
+      int64_t in_at = (r[0].input + jd) * k->x->plane + (r[1].input + jh) * k->x->row + r[2].input;
+      run_blocks(k, r, &list, in_at, out_at + jd * k->conv->plane + jh * k->conv->row,
+                 (step - 1) * k->conv->row + r[2].positions);
+    }
+  }
+}
+
+/* ---- one element at a time: borders skipped ---- */
+
+static float sum_element(const work *k, const uc_block *b, int m, const residue r[UC_AXES], const int64_t j[UC_AXES],
+                         float sum) {
+  const float *weight = phase_weights(k, b, r);
+  uc_range live[UC_AXES];
+  for (int a = 0; a < UC_AXES; a++) live[a] = live_taps(k->tile, k->x, &r[a], a, j[a], j[a] + 1);
+  int64_t channels = k->e1 - k->e0;
+  for (int64_t d = live[0].begin; d < live[0].end; d++)
+    for (int64_t h = live[1].begin; h < live[1].end; h++)
+      for (int64_t w = live[2].begin; w < live[2].end; w++) {
+        int64_t t = (d * r[1].phase->count + h) * r[2].phase->count + w;
+        const float *x = k->input + (r[0].input + j[0] - d * r[0].phase->shift_step) * k->x->plane +
+                         (r[1].input + j[1] - h * r[1].phase->shift_step) * k->x->row + r[2].input + j[2] -
+                         w * r[2].phase->shift_step;
+        for (int64_t c = 0; c < channels; c++) sum += weight[(t * channels + c) * b->mc + m] * x[c * k->x->channel];
+      }
+  return sum;
+}
+
+static void run_elements(const work *k, const residue r[UC_AXES], int64_t out_at) {
+  const uc_engine *e = k->tile->run->engine;
+  for (int64_t i = k->b0; i < k->b1; i++)
+    for (int m = 0; m < e->block[i].mc; m++) {
+      const uc_block *b = &e->block[i];
+      float *dst = k->dst + (b->channel + m - k->c0) * k->conv->channel + out_at;
+      int64_t j[UC_AXES];
+      for (j[0] = 0; j[0] < r[0].positions; j[0]++)
+        for (j[1] = 0; j[1] < r[1].positions; j[1]++)
+          for (j[2] = 0; j[2] < r[2].positions; j[2]++) {
+            float *to = dst + j[0] * k->conv->plane + j[1] * k->conv->row + j[2];
+            float start = k->e0 == 0 ? k->tile->run->packed[e->bias_at + b->channel + m] : *to;
+            *to = sum_element(k, b, m, r, j, start);
+          }
+    }
+}
+
+/* ---- all of it ---- */
+
+static void run_residues(const work *k) {
+  const uc_layout *conv = k->conv;
+  residue r[UC_AXES];
+  for (int64_t d = 0; d < conv->split[0] && d < conv->box.size[0]; d++) {
+    r[0] = find_residue(k->tile, conv, k->x, 0, d);
+    for (int64_t h = 0; h < conv->split[1] && h < conv->box.size[1]; h++) {
+      r[1] = find_residue(k->tile, conv, k->x, 1, h);
+      for (int64_t w = 0; w < conv->split[2] && w < conv->box.size[2]; w++) {
+        r[2] = find_residue(k->tile, conv, k->x, 2, w);
+        int64_t at = uc_layout_row(conv, d, h, w);
+        if (k->tile->run->skip_borders) run_elements(k, r, at);
+        else run_residue(k, r, at);
+      }
+    }
+  }
+}
+
+/* Blocks [b0, b1) read the input channels of their groups: several groups at once when they are small, else one group in
+   chunks. */
+static void run_group(uc_tile *tile, const uc_layout *conv, float *dst, int64_t c0, int64_t b0, int64_t b1, int64_t first,
+                      int64_t loaded) {
+  const uc_engine *e = tile->run->engine;
+  uc_layout x;
+  for (int64_t e0 = 0; e0 < e->group_in || e0 == 0; e0 += e->chunk) {
+    int64_t e1 = uc_min(e0 + e->chunk, e->group_in);
+    bool whole = e->chunk >= e->group_in;
+    load_input(tile, conv, whole ? first : first + e0, whole ? loaded : e1 - e0, &x);
+    for (int64_t b = b0; b < b1;) {
+      int64_t end = b;
+      while (end < b1 && e->block[end].group == e->block[b].group) end++;
+      const float *input = tile->scratch + tile->run->tiling.x_at;
+      if (whole) input += (e->block[b].group * e->group_in - first) * x.channel;
+      run_residues(&(work){tile, conv, &x, input, dst, c0, b, end, e0, e1});
+      b = end;
+    }
+  }
+}
+
+static int64_t block_of(const uc_engine *e, int64_t channel) {
+  int64_t per_group = e->block_count / e->lowered->conv.groups;
+  int64_t b = channel / e->group_out * per_group;
+  while (b < e->block_count && e->block[b].channel + e->block[b].mc <= channel) b++;
+  return b;
+}
+
+void uc_conv_tile(uc_tile *tile, const uc_layout *conv, float *dst, int64_t c0, int64_t c1) {
+  const uc_engine *e = tile->run->engine;
+  int64_t b = block_of(e, c0), end = block_of(e, c1 - 1) + 1;
+  int64_t groups_held = uc_max(1, tile->run->tiling.x_channels / uc_max(1, e->group_in));
+  while (b < end) {
+    int64_t g = e->block[b].group, stop = b;
+    while (stop < end && e->block[stop].group < g + groups_held) stop++;
+    int64_t groups = e->block[stop - 1].group - g + 1;
+    run_group(tile, conv, dst, c0, b, stop, g * e->group_in, groups * e->group_in);
+    b = stop;
+  }
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Extents -> tiles and memory. A tile is as large as a share of the second-level cache allows: large enough that halos
+ * are cheap, small enough that what one step writes is still there when the next one reads it. Everything here depends
+ * on the plan and the extents alone (reductions: not even on the batch), so that the same bits come out every time.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../checked.h"
+#include "../status.h"
+#include "engine.h"
+
+enum {
+  BUDGET = 40 * 1024,       /* floats of scratch that a tile should stay within */
+  CHANNEL_PIECE = 512,      /* positions that a channel operator takes at once */
+  TASKS_PER_THREAD = 4,     /* so that threads finish together */
+  REDUCTION_TASKS = 16,     /* per sample */
+  FIRST_WIDTH = 512         /* positions along W that are never worth splitting further */
+};
+
+static int64_t padded(int64_t n) { return (n + UC_PAD - 1) / UC_PAD * UC_PAD; }
+
+upconv_status uc_engine_shapes(const uc_engine *e, const int64_t x_shape[UC_RANK], int64_t (*shape)[UC_RANK]) {
+  upconv_status status = uc_problem_conv_shape(&e->lowered->conv, x_shape[0], x_shape + 2, shape[0]);
+  return status == UPCONV_OK ? uc_epilogue_shapes(e->lowered->tail, shape[0], shape) : status;
+}
+
+/* ---- how much scratch a tile takes ---- */
+
+/* Channels that a step's buffer must hold. A round takes whole blocks, so it may exceed block_channels once. */
+static int64_t step_channels(const uc_pass *pass, const uc_step *step, const uc_tiling *t) {
+  if (pass->all_channels || step->channels == 1) return step->channels;
+  return uc_min(step->channels, uc_max(t->block_channels, UC_MAX_MC));
+}
+
+static void grow(int64_t *size, int64_t wanted) { *size = uc_max(*size, wanted); }
+
+static void measure_copies(const uc_pass *pass, const upconv_epilogue *tail, const uc_step *step, const uc_layout *own,
+                           const uc_box *box, const uc_tiling *t, int64_t *slot_size) {
+  for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
+    if (step->copy[i] < 0) continue;
+    const uc_step *source = &pass->step[step->source[i]];
+    uc_layout copy = *own;
+    if (uc_op_classify(tail->op[step->op].kind) == UC_CLASS_POOL)
+      uc_layout_init(&copy, &box[step->source[i]], (const int64_t[]){1, 1, 1}, 0);
+    grow(&slot_size[step->copy[i]], copy.channel * step_channels(pass, source, t));
+  }
+}
+
+/* Boxes and layouts of one tile of the candidate size, which begins at `begin`; sizes are raised to what it needs. */
+static void measure_at(const uc_engine *e, const uc_pass *pass, uc_tiling *t, const int64_t begin[UC_AXES], uc_box *box,
+                       uc_layout *layout, int64_t *slot_size, int64_t *widest) {
+  const upconv_epilogue *tail = e->lowered->tail;
+  uc_box target;
+  memcpy(target.begin, begin, sizeof target.begin);
+  memcpy(target.size, t->tile, sizeof target.size);
+  uc_tile_boxes(pass, tail, &target, box);
+  for (int k = 0; k < pass->step_count; k++)
+    if (pass->step[k].kind == UC_STEP_CONV)
+      for (int a = 0; a < UC_AXES; a++)
+        grow(&t->x_size[a], uc_input_count(&e->lowered->conv.axis[a], box[k].size[a]));
+  uc_tile_layouts(pass, tail, box, t->flat ? t->x_size[2] : 0, layout);
+  for (int k = 0; k < pass->step_count; k++) {
+    const uc_step *step = &pass->step[k];
+    grow(widest, box[k].size[2]);
+    grow(&slot_size[step->slot], layout[k].channel * step_channels(pass, step, t));
+    if (step->kind == UC_STEP_OP) measure_copies(pass, tail, step, &layout[k], box, t, slot_size);
+  }
+}
+
+static void measure_input(const uc_engine *e, const uc_pass *pass, uc_tiling *t) {
+  t->x_channels = 0;
+  if (!pass->conv) return;
+  int64_t round = uc_max(t->block_channels, UC_MAX_MC);
+  int64_t groups = uc_min(e->lowered->conv.groups, uc_max(1, round / e->group_out));
+  t->x_channels = e->chunk < e->group_in ? e->chunk : e->group_in * groups;
+  uc_box box = {.begin = {0, 0, 0}};
+  memcpy(box.size, t->x_size, sizeof box.size);
+  uc_layout x;
+  uc_layout_init(&x, &box, (const int64_t[]){1, 1, 1}, box.size[2]);
+  t->x_plane = x.plane;
+  t->x_channel = x.channel;
+}
+
+/* Fills the tiling's sizes and the slots' offsets for t->tile. box, layout: room for the steps. */
+static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64_t *slot_at, uc_box *box,
+                    uc_layout *layout) {
+  int64_t last[UC_AXES], widest = 0;
+  for (int a = 0; a < UC_AXES; a++) {
+    last[a] = uc_max(0, t->extent[a] - t->tile[a]);
+    t->x_size[a] = 0;
+  }
+  for (int i = 0; i < pass->slot_count; i++) slot_at[i] = 0;
+  /* box sizes are convex in the tile's position, so the first and the last tile bound the ones between */
+  measure_at(e, pass, t, (const int64_t[]){0, 0, 0}, box, layout, slot_at, &widest);
+  measure_at(e, pass, t, last, box, layout, slot_at, &widest);
+  measure_input(e, pass, t);
+  int64_t at = 0;
+  for (int i = 0; i < pass->slot_count; i++) {
+    int64_t size = padded(slot_at[i]);
+    slot_at[i] = at;
+    at += size;
+  }
+  t->x_at = at;
+  at += padded(t->x_channels * t->x_channel) + 2 * UC_PAD;
+  t->taps_at = at;
+  at += padded(4 * e->max_taps);
+  t->rows_at = at;
+  at += padded(widest) * (step_channels(pass, &pass->step[pass->target], t) + 1);
+  t->channels_at = at;
+  at += 2 * CHANNEL_PIECE;
+  t->steps_at = at;
+  at += padded(pass->step_count * (int64_t)((sizeof(uc_box) + sizeof(uc_layout)) / sizeof(float)));
+  t->scratch = at;
+}
+
+/* ---- the choice ---- */
+
+static bool flat_pays(const uc_engine *e, const uc_pass *pass, const uc_layout *layout, const uc_tiling *t) {
+  if (!pass->conv) return false;
+  int k = 0;
+  while (pass->step[k].kind != UC_STEP_CONV) k++;
+  int64_t v = e->isa->width, rows = layout[k].count[1], row = layout[k].count[2];
+  int64_t by_rows = rows * uc_ceil_div(row, v);
+  int64_t flat = uc_ceil_div((rows - 1) * t->x_size[2] + row, v);
+  return flat * 21 < by_rows * 20; /* a run of positions is also a little cheaper to start than rows are to pad */
+}
+
+typedef struct chooser {
+  const uc_engine *e;
+  const uc_pass *pass;
+  uc_tiling *t;
+  int64_t *slot_at;
+  uc_box *box;
+  uc_layout *layout;
+  int64_t unit[UC_AXES]; /* tiles are multiples of this where the extent allows */
+} chooser;
+
+static bool fits(chooser *c) {
+  c->t->flat = false;
+  measure(c->e, c->pass, c->t, c->slot_at, c->box, c->layout);
+  c->t->flat = flat_pays(c->e, c->pass, c->layout, c->t);
+  if (c->t->flat) measure(c->e, c->pass, c->t, c->slot_at, c->box, c->layout);
+  return c->t->scratch - (c->t->rows_at - c->t->taps_at) <= BUDGET;
+}
+
+static int64_t tile_count(const uc_tiling *t) {
+  int64_t count = 1;
+  for (int a = 0; a < UC_AXES; a++) count *= uc_ceil_div(t->extent[a], t->tile[a]);
+  return count;
+}
+
+/* Equal tiles: 33 rows as 17 + 16, not as 32 + 1. */
+static int64_t even(int64_t extent, int64_t tile, int64_t unit) {
+  int64_t size = uc_ceil_div(extent, uc_ceil_div(extent, tile));
+  return uc_min(extent, uc_ceil_div(size, unit) * unit);
+}
+
+/* Doubles the tile along an axis while it fits and enough tiles remain. */
+static void enlarge(chooser *c, int axis, int64_t least_tiles) {
+  uc_tiling *t = c->t;
+  while (t->tile[axis] < t->extent[axis]) {
+    int64_t before = t->tile[axis];
+    t->tile[axis] = uc_min(t->extent[axis], before * 2);
+    if (fits(c) && tile_count(t) >= least_tiles) continue;
+    t->tile[axis] = before;
+    break;
+  }
+  t->tile[axis] = even(t->extent[axis], t->tile[axis], c->unit[axis]);
+}
+
+static void choose_tile(chooser *c, int64_t least_tiles) {
+  uc_tiling *t = c->t;
+  for (int a = 0; a < UC_AXES; a++) t->tile[a] = uc_min(c->unit[a], t->extent[a]);
+  t->tile[2] = t->extent[2];
+  while (!fits(c) && t->tile[2] > c->unit[2] * UC_PAD)
+    t->tile[2] = even(t->extent[2], t->tile[2] / 2, c->unit[2]);
+  while (tile_count(t) < least_tiles && t->tile[2] > FIRST_WIDTH)
+    t->tile[2] = even(t->extent[2], t->tile[2] / 2, c->unit[2]);
+  enlarge(c, 1, least_tiles);
+  enlarge(c, 0, least_tiles);
+}
+
+/* More channels a round while they fit: rounds of small tiles would be mostly overhead, and with chunks of input
+   channels every round loads its input again. */
+static void choose_round(chooser *c, int64_t channels) {
+  uc_tiling *t = c->t;
+  while (t->block_channels < channels) {
+    t->block_channels *= 2;
+    if (fits(c)) continue;
+    t->block_channels /= 2;
+    break;
+  }
+}
+
+/* In steps of the convolution's stride a tile holds equally many elements of every phase. */
+static void choose_unit(chooser *c) {
+  const upconv_epilogue *tail = c->e->lowered->tail;
+  for (int a = 0; a < UC_AXES; a++) {
+    int64_t stride = c->pass->conv ? c->e->lowered->conv.axis[a].stride : 1;
+    for (int k = 0; k < c->pass->step_count; k++) {
+      const uc_step *step = &c->pass->step[k];
+      if (step->kind != UC_STEP_OP || uc_op_classify(tail->op[step->op].kind) != UC_CLASS_POOL) continue;
+      stride = uc_max(1, stride / tail->op[step->op].window.stride[a]);
+    }
+    c->unit[a] = stride;
+  }
+}
+
+void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK], int64_t *slot_at,
+                      uc_tiling *t) {
+  *t = (uc_tiling){.block_channels = UC_MAX_MC, .segments = 1};
+  /* the target's extents: those of the result, or of what the reduction reads */
+  int target = pass->reduce_op >= 0 ? e->lowered->tail->op[pass->reduce_op].operand[0].index : pass->result;
+  for (int a = 0; a < UC_AXES; a++) t->extent[a] = uc_max(1, shape[target][a + 2]);
+  bool reduce = pass->reduce_op >= 0;
+  int64_t batch = uc_max(1, shape[target][0]);
+  int64_t tasks = (int64_t)TASKS_PER_THREAD * uc_threads_count(e->threads);
+  int64_t least = reduce ? REDUCTION_TASKS : uc_threads_count(e->threads) == 1 ? 1 : uc_ceil_div(tasks, batch);
+  chooser c = {.e = e, .pass = pass, .t = t, .slot_at = slot_at};
+  /* boxes and layouts of the steps lie behind the slots' offsets */
+  c.box = (uc_box *)(void *)(slot_at + pass->slot_count);
+  c.layout = (uc_layout *)(void *)(c.box + pass->step_count);
+  choose_unit(&c);
+  choose_tile(&c, least);
+  choose_round(&c, pass->conv ? shape[0][1] : shape[target][1]);
+  fits(&c);
+  for (int a = 0; a < UC_AXES; a++) t->tiles[a] = uc_ceil_div(t->extent[a], t->tile[a]);
+  if (!reduce) return;
+  int64_t kept = 1, reduced = 1;
+  for (int a = 0; a < UC_AXES; a++)
+    if (e->lowered->tail->op[pass->reduce_op].axes >> (1 + a) & 1) reduced *= t->tiles[a];
+    else kept *= t->tiles[a];
+  t->segments = uc_min(reduced, uc_ceil_div(REDUCTION_TASKS, kept));
+}
+
+/* ---- the workspace ---- */
+
+static size_t aligned(size_t bytes) { return (bytes + UC_ALIGN - 1) / UC_ALIGN * UC_ALIGN; }
+
+size_t uc_engine_slots_bytes(const uc_engine *e) {
+  size_t most = 0;
+  for (int i = 0; i < e->program.pass_count; i++) {
+    const uc_pass *pass = &e->program.pass[i];
+    size_t bytes = (size_t)pass->slot_count * sizeof(int64_t) +
+                   (size_t)pass->step_count * (sizeof(uc_box) + sizeof(uc_layout));
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
+void uc_engine_bookkeeping(const uc_engine *e, uc_workspace *w) {
+  size_t values = (size_t)e->program.value_count, at = 0;
+  w->shape_at = at;
+  at += aligned(values * sizeof(int64_t[UC_RANK]));
+  w->kept_at = at;
+  at += aligned(values * sizeof(upconv_tensor));
+  w->tensor_at = at;
+  at += aligned((size_t)e->lowered->tail->tensor_count * sizeof(upconv_tensor));
+  w->slots_at = at;
+  at += aligned(uc_engine_slots_bytes(e));
+  w->values_at = at;
+}
+
+/* Sums of the widest reduction, and scratch of the largest tile. */
+static void pass_bytes(const uc_engine *e, const int64_t (*shape)[UC_RANK], int64_t *slot_at, size_t *partial,
+                       size_t *scratch) {
+  for (int i = 0; i < e->program.pass_count; i++) {
+    uc_tiling t;
+    uc_tiling_choose(e, &e->program.pass[i], shape, slot_at, &t);
+    size_t bytes = (size_t)t.scratch * sizeof(float);
+    if (bytes > *scratch) *scratch = bytes;
+    if (e->program.pass[i].reduce_op < 0) continue;
+    int64_t count = 0;
+    uc_product(shape[e->program.pass[i].result], UC_RANK, &count);
+    bytes = (size_t)(count * t.segments) * sizeof(double);
+    if (bytes > *partial) *partial = bytes;
+  }
+}
+
+upconv_status uc_engine_workspace(const uc_engine *e, const int64_t (*shape)[UC_RANK], int64_t *slot_at,
+                                  uc_workspace *w) {
+  uc_engine_bookkeeping(e, w);
+  size_t values = (size_t)e->program.value_count, at = w->values_at;
+  for (size_t v = 0; v + 1 < values; v++) {
+    int64_t count = 0;
+    if (!e->program.kept[v]) continue;
+    if (!uc_product(shape[v], UC_RANK, &count) || count > INT64_MAX / 64)
+      return uc_fail(UPCONV_OVERFLOW, "value %zu has more elements than memory can hold", v);
+    at += aligned((size_t)count * sizeof(float));
+  }
+  w->partial_at = at;
+  size_t partial = 0, scratch = 0;
+  pass_bytes(e, shape, slot_at, &partial, &scratch);
+  w->scratch_at = w->partial_at + aligned(partial);
+  w->scratch = aligned(scratch);
+  w->bytes = w->scratch_at + w->scratch * (size_t)uc_threads_count(e->threads);
+  return UPCONV_OK;
+}

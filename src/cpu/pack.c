@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weight blocks and the packed buffer. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../checked.h"
+#include "../status.h"
+#include "engine.h"
+
+static const uint64_t PACKED_MAGIC = 0x75636b6370310001u;
+
+enum { HEADER_FLOATS = sizeof(uc_packed_header) / sizeof(float) };
+
+/* ---- plan time ---- */
+
+static upconv_status make_table(const uc_axis *axis, uc_axis_table *table) {
+  table->stride = axis->stride;
+  table->phase = calloc((size_t)axis->stride, sizeof *table->phase);
+  table->before = calloc((size_t)axis->stride + 1, sizeof *table->before);
+  if (!table->phase || !table->before) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of phases");
+  for (int64_t phi = 0; phi < axis->stride; phi++) {
+    table->phase[phi] = uc_axis_phase(axis, phi);
+    table->before[phi + 1] = table->before[phi] + table->phase[phi].count;
+  }
+  return UPCONV_OK;
+}
+
+static int64_t most_taps(const uc_axis_table *table) {
+  int64_t most = 0;
+  for (int64_t phi = 0; phi < table->stride; phi++) most = uc_max(most, table->phase[phi].count);
+  return most;
+}
+
+/* Channels of a group in blocks of nearly equal size. */
+static upconv_status make_blocks(uc_engine *e, int64_t groups) {
+  int64_t per_group = uc_ceil_div(e->group_out, UC_MAX_MC);
+  e->block_count = groups * per_group;
+  e->block = calloc((size_t)e->block_count, sizeof *e->block);
+  if (!e->block) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of channels");
+  int64_t weight = 0;
+  for (int64_t i = 0; i < e->block_count; i++) {
+    int64_t g = i / per_group, b = i % per_group;
+    int64_t first = b * e->group_out / per_group, end = (b + 1) * e->group_out / per_group;
+    e->block[i] = (uc_block){g, g * e->group_out + first, (int)(end - first), weight};
+    weight += (end - first) * e->kernel_size * e->group_in;
+  }
+  return UPCONV_OK;
+}
+
+static int64_t padded(int64_t floats) { return (floats + UC_PAD - 1) / UC_PAD * UC_PAD; }
+
+static upconv_status place_params(uc_engine *e, int64_t at) {
+  int count = e->lowered->tail->param_count;
+  e->param_at = calloc((size_t)count + 1, sizeof *e->param_at);
+  e->param_size = calloc((size_t)count + 1, sizeof *e->param_size);
+  if (!e->param_at || !e->param_size) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of parameters");
+  for (int i = 0; i < count; i++) {
+    e->param_at[i] = at;
+    e->param_size[i] = uc_lowered_param_size(e->lowered, i);
+    at += e->param_size[i];
+  }
+  e->packed_floats = padded(at);
+  return UPCONV_OK;
+}
+
+upconv_status uc_engine_plan_weights(uc_engine *e) {
+  const upconv_problem *p = &e->lowered->conv;
+  e->kernel_size = uc_problem_kernel_size(p);
+  e->group_in = p->in_channels / p->groups;
+  e->group_out = p->out_channels / p->groups;
+  /* chunks of nearly equal size: a short last one would pay for its tile without using it */
+  int64_t chunks = uc_max(1, uc_ceil_div(e->group_in, UC_CHUNK));
+  e->chunk = uc_max(1, uc_ceil_div(e->group_in, chunks));
+  upconv_status status = UPCONV_OK;
+  e->max_taps = 1;
+  for (int a = 0; status == UPCONV_OK && a < UC_AXES; a++) {
+    status = make_table(&p->axis[a], &e->table[a]);
+    if (status == UPCONV_OK) e->max_taps *= most_taps(&e->table[a]);
+  }
+  if (status == UPCONV_OK) status = make_blocks(e, p->groups);
+  e->weight_at = HEADER_FLOATS;
+  e->bias_at = padded(e->weight_at + p->in_channels * e->group_out * e->kernel_size);
+  return status == UPCONV_OK ? place_params(e, padded(e->bias_at + p->out_channels)) : status;
+}
+
+/* ---- pack time ---- */
+
+typedef struct packer {
+  const uc_engine *engine;
+  const double *weight;
+  float *out;
+  bool finite;
+} packer;
+
+/* The weights of one block, chunk and tap: k is the tap's flat kernel index. */
+static void pack_tap(packer *pk, const uc_block *b, int64_t e0, int64_t e1, int64_t k) {
+  const uc_engine *e = pk->engine;
+  int64_t in0 = b->group * e->group_in, out0 = b->channel - b->group * e->group_out;
+  for (int64_t c = e0; c < e1; c++)
+    for (int m = 0; m < b->mc; m++) {
+      float w = (float)pk->weight[((in0 + c) * e->group_out + out0 + m) * e->kernel_size + k];
+      pk->finite = pk->finite && isfinite(w);
+      *pk->out++ = w;
+    }
+}
+
+static void pack_phase(packer *pk, const uc_block *b, int64_t e0, int64_t e1, const uc_phase *phase[UC_AXES]) {
+  const uc_axis *axis = pk->engine->lowered->conv.axis;
+  for (int64_t td = 0; td < phase[0]->count; td++)
+    for (int64_t th = 0; th < phase[1]->count; th++)
+      for (int64_t tw = 0; tw < phase[2]->count; tw++) {
+        int64_t kd = phase[0]->first + td * phase[0]->step, kh = phase[1]->first + th * phase[1]->step;
+        int64_t kw = phase[2]->first + tw * phase[2]->step;
+        pack_tap(pk, b, e0, e1, (kd * axis[1].kernel + kh) * axis[2].kernel + kw);
+      }
+}
+
+static void pack_block(packer *pk, const uc_block *b) {
+  const uc_engine *e = pk->engine;
+  for (int64_t e0 = 0; e0 < e->group_in; e0 += e->chunk)
+    for (int64_t d = 0; d < e->table[0].stride; d++)
+      for (int64_t h = 0; h < e->table[1].stride; h++)
+        for (int64_t w = 0; w < e->table[2].stride; w++) {
+          const uc_phase *phase[UC_AXES] = {&e->table[0].phase[d], &e->table[1].phase[h], &e->table[2].phase[w]};
+          pack_phase(pk, b, e0, uc_min(e0 + e->chunk, e->group_in), phase);
+        }
+}
+
+upconv_status uc_engine_pack(const uc_engine *e, const upconv_parameters *parameters, void *packed) {
+  uc_folded folded;
+  upconv_status status = uc_fold_parameters(e->lowered, parameters, &folded);
+  if (status != UPCONV_OK) return status;
+  float *out = packed;
+  packer pk = {e, folded.weight, out + e->weight_at, true};
+  for (int64_t i = 0; i < e->block_count; i++) pack_block(&pk, &e->block[i]);
+  for (int64_t c = 0; c < e->lowered->conv.out_channels; c++) out[e->bias_at + c] = (float)folded.bias[c];
+  for (int i = 0; i < e->lowered->tail->param_count; i++)
+    for (int64_t c = 0; c < e->param_size[i]; c++) out[e->param_at[i] + c] = (float)folded.param[i][c];
+  uc_packed_header header = {.magic = PACKED_MAGIC, .floats = e->packed_floats, .finite = pk.finite};
+  memcpy(packed, &header, sizeof header);
+  uc_folded_free(&folded);
+  return UPCONV_OK;
+}
+
+upconv_status uc_engine_check_packed(const uc_engine *e, const void *packed, bool *finite) {
+  const uc_packed_header *header = packed;
+  if (header->magic != PACKED_MAGIC || header->floats != e->packed_floats)
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "packed: was not filled by upconv_plan_pack of this plan");
+  *finite = header->finite != 0;
+  return UPCONV_OK;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans and candidates. A backend is a list of candidates; the planner asks each whether it applies and what it would
+ * cost, and builds the cheapest. A new kernel is one more entry of the table in candidates.c.
+ */
+#ifndef UPCONV_PLAN_H
+#define UPCONV_PLAN_H
+
+#include "lowered.h"
+#include "upconv/upconv.h"
+
+struct uc_threads;
+struct uc_isa;
+
+struct upconv_context {
+  char describe[96];
+  struct uc_threads *threads;
+  const struct uc_isa *isa;
+};
+
+/* Arguments of an execution, checked: canonical rank 5 views. tensors: the caller's, checked, not canonical. */
+typedef struct uc_call {
+  upconv_tensor x, y;
+  int64_t x_shape[UC_RANK]; /* of the whole x */
+  int64_t y_shape[UC_RANK]; /* of the whole output */
+  const upconv_tensor *tensors;
+  const void *packed;
+  void *workspace;
+  size_t workspace_size;
+  void *stream;
+} uc_call;
+
+typedef struct uc_candidate {
+  const char *name;
+  /* NULL when it applies, else the reason why not. */
+  const char *(*refuses)(const upconv_context *context, const uc_lowered *lowered);
+  double (*cost)(const upconv_context *context, const uc_lowered *lowered); /* estimated seconds */
+  /* The state borrows lowered. no_fuse as in upconv_plan_options. */
+  upconv_status (*create)(upconv_context *context, uc_lowered *lowered, bool no_fuse, void **state);
+  void (*destroy)(void *state);
+  size_t (*packed_size)(const void *state);
+  upconv_status (*pack)(const void *state, const upconv_parameters *parameters, void *packed, void *stream);
+  upconv_status (*workspace)(const void *state, const int64_t x_shape[UC_RANK], size_t *bytes);
+  upconv_status (*execute)(const void *state, const uc_call *call);
+  void (*explain)(const void *state, uc_text *text); /* lines of its own, each ending with a newline */
+} uc_candidate;
+
+/* NULL past the end. */
+const uc_candidate *uc_candidate_at(int index);
+
+struct upconv_plan {
+  upconv_context *context;
+  uc_lowered lowered;
+  bool no_fuse;
+  const uc_candidate *candidate;
+  void *state;
+};
+
+#endif
