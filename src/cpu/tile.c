@@ -68,8 +68,15 @@ void uc_tile_layouts(const uc_pass *pass, const upconv_epilogue *tail, const uc_
                      uc_layout *layout) {
   for (int k = 0; k < pass->step_count; k++) {
     const uc_step *step = &pass->step[k];
-    if (step->kind != UC_STEP_OP) {
-      uc_layout_init(&layout[k], &box[k], step->split, step->kind == UC_STEP_CONV ? row_pitch : 0);
+    if (step->kind == UC_STEP_CONV) {
+      /* never dense rows: with several chunks of channels a row's overrun would add to the next row's sums */
+      int64_t positions = uc_ceil_div(box[k].size[2], step->split[2]);
+      int64_t padded = uc_ceil_div(positions, UC_PAD) * UC_PAD;
+      uc_layout_init(&layout[k], &box[k], step->split, row_pitch ? row_pitch : padded);
+      continue;
+    }
+    if (step->kind == UC_STEP_LOAD) {
+      uc_layout_init(&layout[k], &box[k], step->split, 0);
       continue;
     }
     bool pool = uc_op_classify(tail->op[step->op].kind) == UC_CLASS_POOL;
