@@ -186,7 +186,7 @@ static int verify_model(bench *b, model_run *run, bench_result *r) {
   double *worst = calloc((size_t)run->output_count + 1, sizeof *worst);
   if (!worst) return cli_fail("bench: out of memory");
   const bench_values *v = b->values;
-  int code = model_verify(run, find_error_model(v->math, v->device), worst);
+  int code = model_verify(run, find_error_model((upconv_math)v->math, v->device), worst);
   for (int i = 0; i < run->output_count; i++)
     if (!(worst[i] <= r->worst)) r->worst = worst[i];
   r->verified = code == CLI_RIGHT;

@@ -22,8 +22,8 @@ enum { MAX_THREADS = 1024 };
 /* device NULL: the CPU. threads 0: as many as there are. On failure prints why and returns CLI_BAD. */
 int open_context(const char *command, const char *device, int threads, upconv_context **context);
 
-/* How a device rounds in a math mode (an upconv_math), for the oracle; NULL: as ieee. */
-const upconv_error_model *find_error_model(int math, const char *device);
+/* How a device rounds in a math mode, for the oracle; NULL: as ieee. */
+const upconv_error_model *find_error_model(upconv_math math, const char *device);
 
 /* True if an argument names an ONNX file, not a problem in text form. */
 bool is_model(const char *argument);

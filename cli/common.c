@@ -13,7 +13,7 @@ int open_context(const char *command, const char *device, int threads, upconv_co
   return cli_fail_library(command);
 }
 
-const upconv_error_model *find_error_model(int math, const char *device) {
+const upconv_error_model *find_error_model(upconv_math math, const char *device) {
   static const upconv_error_model tensor_cores = {.operand_rounding = 0x1p-11, .tensor_core = true};
   bool cpu = !device || strcmp(device, "cpu") == 0;
   return math == UPCONV_MATH_TF32 && !cpu ? &tensor_cores : NULL;

@@ -84,7 +84,7 @@ static int check_entry(const demo_values *v, const model_run *run, model_run *pa
   cut(run->outputs, run->output_count, entry, parts->outputs);
   double *each = calloc((size_t)run->output_count + 1, sizeof *each);
   if (!each) return cli_fail("demo: out of memory");
-  int code = model_verify(parts, find_error_model(v->math, v->device), each);
+  int code = model_verify(parts, find_error_model((upconv_math)v->math, v->device), each);
   for (int i = 0; i < run->output_count; i++)
     if (!(each[i] <= *worst)) *worst = each[i];
   free(each);
@@ -115,7 +115,7 @@ static int check_whole(const demo_values *v, model_run *run, demo_row *row) {
   row->worst = 0;
   double *each = calloc((size_t)run->output_count + 1, sizeof *each);
   if (!each) return cli_fail("demo: out of memory");
-  int code = model_verify(run, find_error_model(v->math, v->device), each);
+  int code = model_verify(run, find_error_model((upconv_math)v->math, v->device), each);
   for (int i = 0; i < run->output_count; i++)
     if (!(each[i] <= row->worst)) row->worst = each[i];
   free(each);

@@ -123,7 +123,7 @@ static int write_outputs(const run_values *v, model_run *run, destination *to) {
 static int verify(const run_values *v, model_run *run) {
   double *worst = calloc((size_t)run->output_count + 1, sizeof *worst);
   if (!worst) return cli_fail("run: out of memory");
-  int code = model_verify(run, find_error_model(v->math, v->device), worst);
+  int code = model_verify(run, find_error_model((upconv_math)v->math, v->device), worst);
   for (int i = 0; i < run->output_count && code != CLI_BAD; i++) {
     char number[UNITS_SIZE];
     bool right = worst[i] <= 1;
