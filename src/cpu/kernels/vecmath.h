@@ -15,10 +15,10 @@
 
 /* ---- exponentials ---- */
 
-/* exp = fraction * 2^exponent, the exponent an integer. Kept apart where the result is a product that may be far below
-   the smallest normal number: scaling comes last, so that only the result is rounded. */
+/* exp = (1 + rest) * 2^exponent, the exponent an integer. Kept apart where the result is a product: m * (1 + rest) is
+   rounded once, and scaling comes last, so that a result below the smallest normal number is rounded once more only. */
 typedef struct uc_split {
-  vf fraction, exponent;
+  vf rest, exponent;
 } uc_split;
 
 /* The integer nearest to x / ln 2: adding 1.5 * 2^23 leaves no room for a fraction. */
@@ -26,9 +26,10 @@ UC_INLINE vf nearest_power(vf x) { return (x * LOG2_E + 0x1.8p23f) - 0x1.8p23f; 
 
 /* exp(r) - 1 for |r| <= ln 2 / 2. */
 UC_INLINE vf expm1_reduced(vf r) {
-  vf q = r * 0x1.6dab64p-10f + 0x1.12355ap-7f;
-  q = q * r + 0x1.55546cp-5f;
-  q = q * r + 0x1.55549ap-3f;
+  vf q = r * 0x1.a03552p-13f + 0x1.6d7572p-10f;
+  q = q * r + 0x1.11118ap-7f;
+  q = q * r + 0x1.5554aep-5f;
+  q = q * r + 0x1.555554p-3f;
   q = q * r + 0.5f;
   return r * r * q + r;
 }
@@ -37,44 +38,59 @@ UC_INLINE vf expm1_reduced(vf r) {
 UC_INLINE uc_split exp_split_2(vf x, vf low) {
   vf n = nearest_power(x + low);
   vf r = (x - n * LN2_HIGH) - (n * LN2_LOW - low);
-  return (uc_split){expm1_reduced(r) + 1.0f, n};
+  return (uc_split){expm1_reduced(r), n};
 }
 
 UC_INLINE uc_split exp_split(vf x) {
   vf n = nearest_power(x);
   vf r = (x - n * LN2_HIGH) - n * LN2_LOW;
-  return (uc_split){expm1_reduced(r) + 1.0f, n};
+  return (uc_split){expm1_reduced(r), n};
 }
+
+UC_INLINE vf exp_of(uc_split e) { return vf_ldexp(e.rest + 1.0f, e.exponent); }
+
+/* m exp */
+UC_INLINE vf times_exp(vf m, uc_split e) { return vf_ldexp(m * e.rest + m, e.exponent); }
 
 /* NaN stays: the bound is the first operand. */
 UC_INLINE vf vf_at_least(vf x, float bound) { return vf_greater(vf_set(bound), x); }
 UC_INLINE vf vf_at_most(vf x, float bound) { return vf_smaller(vf_set(bound), x); }
 
-UC_INLINE vf vf_exp(vf x) {
-  uc_split e = exp_split(vf_at_most(vf_at_least(x, -105.0f), 89.0f));
-  return vf_ldexp(e.fraction, e.exponent);
-}
+UC_INLINE vf vf_exp(vf x) { return exp_of(exp_split(vf_at_most(vf_at_least(x, -105.0f), 89.0f))); }
 
 /* exp(x) - 1. Half of it is computed, so that 2^n does not overflow before the result does. */
 UC_INLINE vf vf_expm1(vf x) {
-  vf clamped = vf_at_most(vf_at_least(x, -20.0f), 89.0f);
-  vf n = nearest_power(clamped);
-  vf r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
-  vf half = vf_pow2(n - 1.0f);
-  vf y = half * expm1_reduced(r) + (half - 0.5f);
+  uc_split e = exp_split(vf_at_most(vf_at_least(x, -20.0f), 89.0f));
+  vf half = vf_pow2(e.exponent - 1.0f);
+  vf y = half * e.rest + (half - 0.5f);
   return vf_with_sign(y + y, x);
 }
 
+/* e / (e + 2) for e = exp(2 |x|) - 1; where e is small, as e/2 - e/2 (e / (e + 2)), whose first term is exact. */
 UC_INLINE vf vf_tanh(vf x) {
   vf e = vf_expm1(2.0f * vf_at_most(vf_abs(x), 10.0f));
-  return vf_with_sign(e / (e + 2.0f), x);
+  vf quotient = e / (e + 2.0f);
+  vf half = 0.5f * e;
+  vf y = vf_select(vm_greater(vf_set(1.0f), e), half - half * quotient, quotient);
+  return vf_with_sign(y, x);
+}
+
+/*
+ * 1 + e for e <= 1. What rounding it drops is taken off e.rest: that corrects the quotient e / (1 + e), nearly, for
+ * three additions.
+ */
+UC_INLINE vf one_plus(uc_split *e) {
+  vf whole = exp_of(*e);
+  vf sum = whole + 1.0f;
+  e->rest -= whole - (sum - 1.0f);
+  return sum;
 }
 
 /* exp(-|x|) is at most 1, so nothing overflows, and for x < 0 the quotient keeps its relative accuracy. */
 UC_INLINE vf vf_sigmoid(vf x) {
-  vf e = vf_exp(-vf_abs(x));
-  vf one = vf_set(1.0f);
-  return vf_select(vm_greater(vf_set(0.0f), x), e, one) / (one + e);
+  uc_split e = exp_split(-vf_at_most(vf_abs(x), 105.0f));
+  vf sum = one_plus(&e);
+  return vf_select(vm_greater(vf_set(0.0f), x), exp_of(e), vf_set(1.0f)) / sum;
 }
 
 /* ---- logarithms ---- */
@@ -126,8 +142,8 @@ UC_INLINE vf nan_at_minus_infinity(vf x, vf y) {
 /* x / (1 + exp(-u)) where u has the sign of x, e = exp(-|u|), and magnitude is |x|, bounded so that it leaves e alone. */
 UC_INLINE vf times_sigmoid(vf x, vf magnitude, uc_split e) {
   vm negative = vm_greater(vf_set(0.0f), x);
-  vf tail = vf_ldexp(-magnitude * e.fraction, e.exponent);
-  vf y = vf_select(negative, tail, x) / (1.0f + vf_ldexp(e.fraction, e.exponent));
+  vf sum = one_plus(&e);
+  vf y = vf_select(negative, times_exp(-magnitude, e), x) / sum;
   return nan_at_minus_infinity(x, y);
 }
 
@@ -169,24 +185,27 @@ UC_INLINE vf vf_gelu(vf x) {
   vf p = t * 0x1.0dc41ap-8f + 0x1.4cddf6p-5f;
   p = p * t + 0x1.7743eap-3f;
   p = p * t + 0x1.c0d058p-2f;
-  p = p * t + 0.5f;
+  p = (p * t + 0.5f) * t;
   vf q = t * 0x1.5219p-7f + 0x1.a1369ep-4f;
   q = q * t + 0x1.e0bcd2p-2f;
   q = q * t + 0x1.33d736p+0f;
   q = q * t + 0x1.acaa5cp+0f;
   q = q * t + 1.0f;
-  vf tail = vf_ldexp(t * e.fraction * (p / q), e.exponent);
+  vf tail = times_exp(p / q, e);
   return nan_at_minus_infinity(x, vf_at_least(x, 0.0f) - tail);
 }
 
-/* x tanh(softplus(x)) = x w / (w + 2), w = e^x (e^x + 2). */
+/* x tanh(softplus(x)) = x w / (w + 2), w = e^x (e^x + 2); where that is not small, as x - 2x / (w + 2). */
 UC_INLINE vf vf_mish(vf x) {
   vf bounded = vf_at_most(vf_at_least(x, -115.0f), 30.0f);
   uc_split e = exp_split(bounded);
-  vf whole = vf_ldexp(e.fraction, e.exponent);
-  vf w = whole * (whole + 2.0f);
-  vf y = vf_ldexp(bounded * e.fraction * (whole + 2.0f), e.exponent) / (w + 2.0f);
-  return nan_at_minus_infinity(x, vf_select(vm_greater(x, vf_set(30.0f)), x, y));
+  vf whole = exp_of(e);
+  vf w = whole * whole + 2.0f * whole;
+  vf tail = times_exp(-bounded * (whole + 2.0f), e);
+  vm large = vm_greater(x, vf_set(-0.375f));
+  vf from = vf_select(large, x, vf_set(0.0f));
+  vf numerator = vf_select(large, 2.0f * bounded, tail);
+  return nan_at_minus_infinity(x, from - numerator / (w + 2.0f));
 }
 
 #endif
