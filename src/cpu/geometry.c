@@ -16,6 +16,7 @@ enum {
   CHANNEL_PIECE = 512,      /* positions that a channel operator takes at once */
   TASKS_PER_THREAD = 4,     /* so that threads finish together */
   REDUCTION_TASKS = 16,     /* per sample */
+  START_COST = 60,          /* of a run of positions, in multiply-adds of vectors */
   FIRST_WIDTH = 512         /* positions along W that are never worth splitting further */
 };
 
@@ -117,14 +118,19 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
 
 /* ---- the choice ---- */
 
+/* Whether to run over whole planes, with the input's row pitch, rather than row by row: counts vectors of positions, and
+   the cost of starting a run in multiply-adds of vectors. */
 static bool flat_pays(const uc_engine *e, const uc_pass *pass, const uc_layout *layout, const uc_tiling *t) {
   if (!pass->conv) return false;
   int k = 0;
   while (pass->step[k].kind != UC_STEP_CONV) k++;
+  const uc_axis_table *table = e->table;
+  int64_t phases = table[0].stride * table[1].stride * table[2].stride;
+  int64_t work = uc_max(1, e->kernel_size * e->chunk * uc_min(e->group_out, UC_MAX_MC) / phases);
   int64_t v = e->isa->width, rows = layout[k].count[1], row = layout[k].count[2];
-  int64_t by_rows = rows * uc_ceil_div(row, v);
-  int64_t flat = uc_ceil_div((rows - 1) * t->x_size[2] + row, v);
-  return flat * 21 < by_rows * 20; /* a run of positions is also a little cheaper to start than rows are to pad */
+  int64_t by_rows = rows * (START_COST + uc_ceil_div(row, v) * work);
+  int64_t flat = START_COST + uc_ceil_div((rows - 1) * t->x_size[2] + row, v) * work;
+  return flat < by_rows;
 }
 
 typedef struct chooser {

@@ -20,6 +20,8 @@ void uc_box_unite(uc_box *a, const uc_box *b) {
   }
 }
 
+static bool natural(const uc_layout *l) { return l->split[0] == 1 && l->split[1] == 1 && l->split[2] == 1; }
+
 static int64_t padded(int64_t n) { return (n + UC_PAD - 1) / UC_PAD * UC_PAD; }
 
 void uc_layout_init(uc_layout *l, const uc_box *box, const int64_t *split, int64_t row_pitch) {
@@ -78,6 +80,7 @@ static void interleave_many(const uc_layout *l, const float *row0, float *scratc
 
 const float *uc_layout_natural_row(const uc_isa *isa, const uc_layout *l, const float *channel, int64_t d, int64_t h,
                                    float *scratch) {
+  if (natural(l)) return channel + d * l->plane + h * l->row;
   const float *row0 = channel + uc_layout_row(l, d, h, 0);
   int64_t s = l->split[2];
   if (s == 1) return row0;
@@ -108,8 +111,6 @@ static void load_exact(const uc_isa *isa, float *dst, const char *from, upconv_d
     memcpy(dst + i, piece, (size_t)count * sizeof *dst);
   }
 }
-
-static bool natural(const uc_layout *l) { return l->split[0] == 1 && l->split[1] == 1 && l->split[2] == 1; }
 
 /* One row of one channel: positions of residue r, zero where the element lies outside the valid range. */
 static void load_row(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *t, const int64_t at[4],
@@ -199,16 +200,20 @@ static void store_last(const uc_isa *isa, const uc_layout *l, const float *src, 
   isa->store_transposed(to, t->dtype, t->stride[4], scratch, pitch, channels, l->box.size[2]);
 }
 
+/* Channels-last memory takes all channels of a row at once, other memory channel by channel. */
 void uc_layout_store(const uc_isa *isa, const uc_layout *l, const float *src, const upconv_tensor *t, int64_t n,
                      int64_t c0, int64_t channels, float *scratch) {
   bool last = t->stride[1] == 1 && t->stride[4] != 1 && channels > 1;
+  int64_t size = (int64_t)upconv_dtype_size(t->dtype);
+  char *first = (char *)(uintptr_t)element(t, n, c0, l->box.begin[0], l->box.begin[1], l->box.begin[2]);
   for (int64_t c = 0; c < (last ? 1 : channels); c++)
-    for (int64_t d = 0; d < l->box.size[0]; d++)
-      for (int64_t h = 0; h < l->box.size[1]; h++) {
-        char *to = (char *)(uintptr_t)element(t, n, c0 + c, l->box.begin[0] + d, l->box.begin[1] + h, l->box.begin[2]);
-        if (last) store_last(isa, l, src, to, t, d, h, channels, scratch);
+    for (int64_t d = 0; d < l->box.size[0]; d++) {
+      char *to = first + (c * t->stride[1] + d * t->stride[2]) * size;
+      for (int64_t h = 0; h < l->box.size[1]; h++, to += t->stride[3] * size)
+        if (last)
+          store_last(isa, l, src, to, t, d, h, channels, scratch);
         else
-          isa->store_row(to, t->dtype, t->stride[4],
-                         uc_layout_natural_row(isa, l, src + c * l->channel, d, h, scratch), l->box.size[2]);
-      }
+          isa->store_row(to, t->dtype, t->stride[4], uc_layout_natural_row(isa, l, src + c * l->channel, d, h, scratch),
+                         l->box.size[2]);
+    }
 }

@@ -101,31 +101,28 @@ static void fill_outside(const pool *p, float *channel, float value) {
     }
 }
 
-/* First source element of window tap (td, th, tw) for output row (d, h), and the stride between outputs. */
-static const float *window_row(const pool *p, const float *channel, const int64_t out[2], const int64_t tap[UC_AXES],
-                               int64_t *stride) {
+/* One tap of the window, for all outputs of a channel. The window's stride is a multiple of the operand's split, so
+   neighbouring outputs read equally spaced positions of one residue. */
+static void pool_tap(const pool *p, accumulate add, const float *channel, const int64_t tap[UC_AXES], float *dst) {
   const upconv_window *w = p->window;
-  int64_t at[UC_AXES];
+  int64_t at[UC_AXES], step[UC_AXES];
   for (int a = 0; a < UC_AXES; a++) {
-    int64_t o = p->out->box.begin[a] + (a < 2 ? out[a] : 0);
-    at[a] = o * w->stride[a] - w->pad_begin[a] + tap[a] * w->dilation[a] - p->in->box.begin[a];
+    at[a] = p->out->box.begin[a] * w->stride[a] - w->pad_begin[a] + tap[a] * w->dilation[a] - p->in->box.begin[a];
+    step[a] = w->stride[a] / p->in->split[a];
   }
-  *stride = w->stride[2] / p->in->split[2];
-  return channel + uc_layout_row(p->in, at[0], at[1], at[2] % p->in->split[2]) + at[2] / p->in->split[2];
-}
-
-static void pool_row(const pool *p, accumulate add, const float *channel, const int64_t out[2], float identity,
-                     float *dst) {
-  int64_t n = p->out->box.size[2];
-  for (int64_t i = 0; i < n; i++) dst[i] = identity;
-  int64_t tap[UC_AXES];
-  for (tap[0] = 0; tap[0] < p->window->kernel[0]; tap[0]++)
-    for (tap[1] = 0; tap[1] < p->window->kernel[1]; tap[1]++)
-      for (tap[2] = 0; tap[2] < p->window->kernel[2]; tap[2]++) {
-        int64_t stride;
-        const float *src = window_row(p, channel, out, tap, &stride);
-        add(dst, src, stride, n);
-      }
+  const float *src = channel + uc_layout_row(p->in, at[0], at[1], at[2] % p->in->split[2]) + at[2] / p->in->split[2];
+  const int64_t *n = p->out->box.size;
+  bool run = step[1] == 1 && step[2] == 1 && p->in->row == p->out->row; /* rows of a plane follow each other alike */
+  for (int64_t d = 0; d < n[0]; d++) {
+    const float *from = src + d * step[0] * p->in->plane;
+    float *to = dst + d * p->out->plane;
+    if (run) {
+      add(to, from, 1, (n[1] - 1) * p->out->row + n[2]);
+      continue;
+    }
+    for (int64_t h = 0; h < n[1]; h++)
+      add(to + h * p->out->row, from + h * step[1] * p->in->row, step[2], n[2]);
+  }
 }
 
 static void average_row(const pool *p, const int64_t out[2], float *dst) {
@@ -138,13 +135,16 @@ static void average_row(const pool *p, const int64_t out[2], float *dst) {
 
 static void pool_channel(const pool *p, accumulate add, float *in, float identity, bool average, float *out) {
   if (!inside_all(p)) fill_outside(p, in, identity);
+  for (int64_t i = 0; i < p->out->channel; i++) out[i] = identity;
+  int64_t tap[UC_AXES];
+  for (tap[0] = 0; tap[0] < p->window->kernel[0]; tap[0]++)
+    for (tap[1] = 0; tap[1] < p->window->kernel[1]; tap[1]++)
+      for (tap[2] = 0; tap[2] < p->window->kernel[2]; tap[2]++) pool_tap(p, add, in, tap, out);
+  if (!average) return;
   int64_t at[2];
   for (at[0] = 0; at[0] < p->out->box.size[0]; at[0]++)
-    for (at[1] = 0; at[1] < p->out->box.size[1]; at[1]++) {
-      float *dst = out + uc_layout_row(p->out, at[0], at[1], 0);
-      pool_row(p, add, in, at, identity, dst);
-      if (average) average_row(p, at, dst);
-    }
+    for (at[1] = 0; at[1] < p->out->box.size[1]; at[1]++)
+      average_row(p, at, out + at[0] * p->out->plane + at[1] * p->out->row);
 }
 
 static void run_pool(uc_tile *tile, int k) {

@@ -52,11 +52,17 @@ static const uc_layout *inherited(const uc_pass *pass, const uc_step *step, cons
   return NULL;
 }
 
+/* The convolution and pooling add to what is there: with dense rows, what a row's last vector adds beyond the row would
+   add to the next row. */
+static int64_t padded_row(const uc_box *box, const int64_t *split) {
+  return uc_ceil_div(uc_ceil_div(box->size[2], split[2]), UC_PAD) * UC_PAD;
+}
+
 static void op_layout(const uc_pass *pass, const uc_step *step, bool pool, const uc_box *box, uc_layout *own,
                       uc_layout *layout) {
   const uc_layout *from = pool ? NULL : inherited(pass, step, box, layout);
   if (from) *own = *from;
-  else uc_layout_init(own, box, step->split, 0);
+  else uc_layout_init(own, box, step->split, pool ? padded_row(box, step->split) : 0);
   if (pool) return;
   for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
     int s = step->source[i];
@@ -69,10 +75,7 @@ void uc_tile_layouts(const uc_pass *pass, const upconv_epilogue *tail, const uc_
   for (int k = 0; k < pass->step_count; k++) {
     const uc_step *step = &pass->step[k];
     if (step->kind == UC_STEP_CONV) {
-      /* never dense rows: with several chunks of channels a row's overrun would add to the next row's sums */
-      int64_t positions = uc_ceil_div(box[k].size[2], step->split[2]);
-      int64_t padded = uc_ceil_div(positions, UC_PAD) * UC_PAD;
-      uc_layout_init(&layout[k], &box[k], step->split, row_pitch ? row_pitch : padded);
+      uc_layout_init(&layout[k], &box[k], step->split, row_pitch ? row_pitch : padded_row(&box[k], step->split));
       continue;
     }
     if (step->kind == UC_STEP_LOAD) {
