@@ -104,16 +104,16 @@ static void store_real(npy_type type, double value, void *element) {
   }
 }
 
-/* float32 straight from the whole number: through a double it would be rounded twice. */
+/* A double close enough to the magnitude that rounding it again, to fewer digits, goes as it would for the magnitude: what
+   does not fit is folded into the last bit. */
+static double round_to_odd(uint64_t magnitude) {
+  if (magnitude < UINT64_C(1) << 53) return (double)magnitude;
+  return 0x1p11 * (double)(magnitude >> 11 | ((magnitude & 0x7FF) != 0));
+}
+
 static void store_whole_as_real(npy_type type, whole value, void *element) {
-  if (type == NPY_F32) {
-    float f = (float)value.magnitude;
-    if (value.negative) f = -f;
-    memcpy(element, &f, 4);
-  } else {
-    double d = (double)value.magnitude;
-    store_real(type, value.negative ? -d : d, element);
-  }
+  double d = type == NPY_F64 ? (double)value.magnitude : round_to_odd(value.magnitude);
+  store_real(type, value.negative ? -d : d, element);
 }
 
 static bool is_signed(npy_type type) { return type >= NPY_I8 && type <= NPY_I64; }
