@@ -37,7 +37,8 @@ static void read_row(const upconv_tensor *tensor, int64_t index, int64_t stride,
   }
 }
 
-/* A canonical view as dense rows. Trailing axes that lie one after the other in memory are read as one row. */
+/* A canonical view as dense rows. Trailing axes that lie one after the other in memory are read as
+   one row. */
 static void read_tensor(const upconv_tensor *tensor, double *to) {
   int outer = UC_RANK;
   int64_t row = 1, stride = 0, rows = 1;
@@ -64,8 +65,8 @@ static upconv_status check_vector(const upconv_tensor *tensor, const char *kind,
                    tensor->rank, size == 1 ? ", and 0" : "");
   int64_t count = tensor->rank ? tensor->shape[0] : 1;
   if (count != size)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "%s%s: it has %lld elements; it must have %lld", kind,
-                   name, (long long)count, (long long)size);
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "%s%s: shape[0] is %lld; it must be %lld", kind, name,
+                   (long long)count, (long long)size);
   if (!upconv_dtype_size(tensor->dtype))
     return uc_fail(UPCONV_UNSUPPORTED, "%s%s: dtype is %d; allowed: f32, f16, bf16", kind, name,
                    (int)tensor->dtype);
@@ -180,7 +181,8 @@ typedef struct weights {
   int64_t blocks, kernel[UC_AXES];
 } weights;
 
-/* Sums the taps of one axis into those of the folded one: [outer][K][inner] -> [outer][K*][inner]. */
+/* Sums the taps of one axis into those of the folded one: [outer][K][inner] -> [outer][K*][inner].
+   */
 static upconv_status fold_taps(weights *w, const uc_fold *fold, int a) {
   const uc_axis *before = &fold->before[a], *after = &fold->after[a];
   int64_t outer = w->blocks, inner = 1;
@@ -224,7 +226,8 @@ static upconv_status fold_avg_pool(weights *w, const uc_fold *fold, double *scal
   return status;
 }
 
-/* Folds in order. A scale of the weights commutes with sums of taps, so all scales are applied at once, at the end. */
+/* Folds in order. A scale of the weights commutes with sums of taps, so all scales are applied at
+   once, at the end. */
 static upconv_status apply_folds(const uc_lowered *lowered, const uc_values *value, weights *w,
                                  double *scale, double *bias) {
   int64_t channels = lowered->conv.out_channels;

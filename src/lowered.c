@@ -68,29 +68,50 @@ static upconv_status declare_inputs(uc_lowered *lowered) {
 
 /* ---- pruning: what the rewritten program no longer uses ---- */
 
-/* Drops declarations that no operator reads. map[old] = new index or -1. */
-static void prune_declarations(uc_lowered *lowered, int *map) {
+/* Keeps the declarations that operators read, in the order of their first mention, in which they
+   need not be listed when the tail is printed. map: room for an index per declaration; new
+   declarations are built in param and bound. */
+static void order_declarations(uc_lowered *lowered, int *map, uc_param_decl *param, int *bound) {
+  /* batch_norm names mean and variance first. */
+  static const int order[UPCONV_MAX_OPERANDS] = {0, 3, 4, 1, 2};
   upconv_epilogue *tail = lowered->tail;
+  int kept = 0;
   for (int i = 0; i < tail->param_count; i++) map[i] = -1;
   for (int i = 0; i < tail->op_count; i++)
-    for (int j = 0; j < UPCONV_MAX_OPERANDS; j++)
-      if (tail->op[i].operand[j].kind == UPCONV_OPERAND_PARAM)
-        map[tail->op[i].operand[j].index] = 0;
-  int kept = 0;
-  for (int i = 0; i < tail->param_count; i++) {
-    if (map[i] < 0) {
-      free(tail->param[i].name);
-      continue;
+    for (int j = 0; j < UPCONV_MAX_OPERANDS; j++) {
+      bool norm = tail->op[i].kind == UPCONV_OP_BATCH_NORM;
+      upconv_operand *operand = &tail->op[i].operand[norm ? order[j] : j];
+      if (operand->kind != UPCONV_OPERAND_PARAM) continue;
+      int old = operand->index;
+      if (map[old] < 0) {
+        map[old] = kept;
+        bound[kept] = lowered->param_of_decl[old];
+        param[kept++] = tail->param[old];
+      }
+      operand->index = map[old];
     }
-    map[i] = kept;
-    lowered->param_of_decl[kept] = lowered->param_of_decl[i];
-    tail->param[kept++] = tail->param[i];
-  }
+  for (int i = 0; i < tail->param_count; i++)
+    if (map[i] < 0) free(tail->param[i].name);
   tail->param_count = kept;
-  for (int i = 0; i < tail->op_count; i++)
-    for (int j = 0; j < UPCONV_MAX_OPERANDS; j++)
-      if (tail->op[i].operand[j].kind == UPCONV_OPERAND_PARAM)
-        tail->op[i].operand[j].index = map[tail->op[i].operand[j].index];
+}
+
+static upconv_status prune_declarations(uc_lowered *lowered, int *map) {
+  upconv_epilogue *tail = lowered->tail;
+  size_t count = (size_t)tail->param_count + 1;
+  uc_param_decl *param = malloc(count * sizeof *param);
+  int *bound = malloc(count * sizeof *bound);
+  if (!param || !bound) {
+    free(param);
+    free(bound);
+    return no_memory();
+  }
+  tail->param_capacity = tail->param_count + 1;
+  order_declarations(lowered, map, param, bound);
+  free(tail->param);
+  free(lowered->param_of_decl);
+  tail->param = param;
+  lowered->param_of_decl = bound;
+  return UPCONV_OK;
 }
 
 static void mark(int *map, uc_ref ref) {
@@ -133,10 +154,10 @@ static upconv_status prune(uc_lowered *lowered) {
   size_t count = (size_t)(declarations > formulas ? declarations : formulas) + 1;
   int *map = malloc(count * sizeof *map);
   if (!map) return no_memory();
-  prune_declarations(lowered, map);
-  prune_formulas(lowered, map);
+  upconv_status status = prune_declarations(lowered, map);
+  if (!status) prune_formulas(lowered, map);
   free(map);
-  return UPCONV_OK;
+  return status;
 }
 
 /* ---- the public steps ---- */

@@ -4,6 +4,10 @@
  *   params  how each parameter of the rewritten epilogue is computed, at pack time, from the caller's parameters
  *   folds   what happens, at pack time, to weights and bias
  * so that runtime parameters (a learned scale, batch norm) fold as well as constants do.
+ *
+ * Sizes are asked of the source: what it refuses is refused, and where its result is empty there is nothing to run. The
+ * lowered program has the same output size everywhere else, but where the source's is empty it may have a negative one (an
+ * overlapping pool, folded, at an input that gives no output of the convolution).
  */
 #ifndef UPCONV_LOWERED_H
 #define UPCONV_LOWERED_H

@@ -9,10 +9,11 @@
 #include "status.h"
 
 /*
- * In the order in which they are tried; after one has fired, the driver starts again from the top. First what makes the
- * program smaller, because the folds need value 0 to have one reader; then the folds; then hoisting, which must be done
- * before merging: a two_slope of unknown slopes is not monotone, its parts are. Each rule removes an operator or moves a
- * pool towards the convolution, so the process ends.
+ * In the order in which they are tried; after one has fired, the driver starts again from the top.
+ * First what makes the program smaller, because the folds need value 0 to have one reader; then the
+ * folds; then hoisting, which must be done before merging: a two_slope of unknown slopes is not
+ * monotone, its parts are. Each rule removes an operator or moves a pool towards the convolution,
+ * so the process ends.
  */
 static const struct {
   const char *name;
@@ -29,7 +30,8 @@ static void out_of_memory(uc_rewrite *rewrite) {
     rewrite->status = uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for rewriting the program");
 }
 
-/* Room for one element more: array, or a larger copy. NULL: out of memory, and the array is as it was. */
+/* Room for one element more: array, or a larger copy. NULL: out of memory, and the array is as it
+   was. */
 static void *reserve(uc_rewrite *rewrite, void *array, int count, int *capacity, size_t size) {
   if (count < *capacity) return array;
   int larger = *capacity < 4 ? 8 : *capacity * 2;
@@ -111,8 +113,9 @@ static bool name_taken(const upconv_epilogue *tail, const char *name) {
   return false;
 }
 
-/* Declares an entry of lowered->param in the tail as t0, t1, ... Not by upconv_epilogue_param, whose limit on parameters
-   is one for users: with the declarations that pruning will drop, a valid program may pass it. */
+/* Declares an entry of lowered->param in the tail as t0, t1, ... Not by upconv_epilogue_param,
+   whose limit on parameters is one for users: with the declarations that pruning will drop, a valid
+   program may pass it. */
 static void declare(uc_rewrite *rewrite, int param) {
   uc_lowered *lowered = rewrite->lowered;
   upconv_epilogue *tail = lowered->tail;
@@ -164,12 +167,14 @@ void uc_rewrite_bounds(const uc_rewrite *rewrite, uc_ref ref, double *low, doubl
   *high = greatest;
 }
 
-/* Whether the formula is one of its operands or a constant. Parameters are finite: 0 times one is 0. */
+/* Whether the formula is one of its operands or a constant. Parameters are finite: 0 times one is
+   0. */
 static bool simplify(const uc_rewrite *rewrite, const uc_param *p, uc_ref *result) {
   bool constant = p->a.param < 0 && p->b.param < 0 && p->c.param < 0;
   if (constant) {
+    /* + 0: a slope of -0 is 0. */
     *result =
-        uc_ref_constant(uc_param_number(p->kind, p->a.constant, p->b.constant, p->c.constant));
+        uc_ref_constant(uc_param_number(p->kind, p->a.constant, p->b.constant, p->c.constant) + 0);
     return true;
   }
   double low, high;

@@ -2,26 +2,35 @@
 /*
  * fold-avg-pool: average pooling right after the convolution is a convolution with summed weights.
  *
- * Per axis, with pool window r and stride R, s = R s', and y[o] = b + sum of x[i] w[k] over i s - p + d k = o:
+ * Per axis, with pool window r, stride R, divisor D, s = R s', and
  *
- *   y'[j] = 1/D sum over t < r of y[R j + t] = (r/D) b + 1/D sum of x[i] w[k] over R j + t = i s - p + d k
+ *   y[o] = b + sum of x[i] w[k] over all i, k with i s - p + d k = o
  *
- * The condition reads R j = i s - p + m with m = d k - t, so m = p + R u for some integer u, and j = i s' + u. That is a
- * transposed convolution of stride s' whose tap u has the weight
+ * the pool makes
  *
- *   U[u] = 1/D sum of w[k] over k < K with 0 <= d k - p - R u < r            (t < r is then the difference)
+ *   y'[j] = 1/D (sum over t < r of y[R j + t])
+ *         = r/D b + 1/D (sum of x[i] w[k] over all i, k, t < r with i s - p + d k = R j + t)
  *
- * The window contains outputs of the convolution only (no padding of the pool), and each is the whole sum above, in which
- * inputs outside [0, I) contribute nothing; so both sides have the same terms at the border too. A window without taps
- * keeps the bias. Only u between the first and last that have taps matter, and their common step can be a dilation:
- * u = -p* + d* k*.
+ * Let m = d k - t. The condition is R j = i s - p + m, so m = p + R u for some integer u, and then
+ * j = i s' + u. That is a transposed convolution of stride s' whose tap u has the weight
+ *
+ *   U[u] = 1/D (sum of w[k] over k < K with 0 <= d k - p - R u < r)
+ *
+ * since t is that difference. The window contains outputs of the convolution only (no padding of
+ * the pool), and each is the whole sum above, in which inputs outside [0, I) contribute nothing; so
+ * both sides have the same terms at the border too. A window without taps keeps the bias. Only u
+ * between the first and the last that have taps matter, and their common step can be a dilation:
+ * u = d* k* - p*.
  *
  * Size: O = (I - 1) s + c with c = 1 - p - p' + d (K - 1) + op, so the pool makes
  *
  *   floor((O - r) / R) + 1 = (I - 1) s' + floor((c - r) / R) + 1
  *
- * and the new padding at the end that gives this size for every I is d* (K* - 1) - p* - floor((c - r) / R), op* = 0.
- * (Where O < r the source has an empty output or is refused; sizes are asked of the source program.)
+ * elements, and the new padding at the end that gives this size for every I is
+ *
+ *   d* (K* - 1) - p* - floor((c - r) / R)        with op* = 0.
+ *
+ * (Where O < r the source has an empty output or is refused: sizes are asked of the source.)
  */
 #include "checked.h"
 #include "rewrite.h"
@@ -37,7 +46,7 @@ static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(
 
 /* The folded axis; false where the rule does not apply. */
 static bool fold_axis(const uc_axis *axis, int64_t r, int64_t R, uc_axis *folded) {
-  /* More taps than this are no convolution that anyone runs, and would only make the search long. */
+  /* More taps than this are no convolution that anyone runs; they would make the search long. */
   enum { MOST_TAPS = 1 << 20 };
   if (axis->stride % R) return false;
   int64_t p = axis->pad_begin, reach = axis->dilation * (axis->kernel - 1);
@@ -80,8 +89,8 @@ static bool window_fits_rule(const upconv_window *window) {
   return !window->ceil_mode;
 }
 
-/* Precondition: the only reader of value 0 is an avg_pool without padding, dilation and ceil mode, whose stride divides the
-   convolution's along every axis; and the multiply-adds do not grow. */
+/* Precondition: the only reader of value 0 is an avg_pool without padding, dilation and ceil mode,
+   whose stride divides the convolution's along every axis; and the multiply-adds do not grow. */
 bool uc_rule_fold_avg_pool(uc_rewrite *rewrite) {
   uc_lowered *lowered = rewrite->lowered;
   int op = uc_rewrite_only_reader(rewrite, 0);

@@ -31,8 +31,8 @@ static bool window_is_one_element(const upconv_window *window) {
   return window->divisor == 0 || window->divisor == 1;
 }
 
-/* Bit for bit, for any input. Not so x + 0, which turns -0 into 0. A window of one element has no padding: that is less
-   than the window. */
+/* Bit for bit, for any input. Not so x + 0, which turns -0 into 0. A window of one element has no
+   padding: that is less than the window. */
 static bool is_identity(uc_rewrite *rewrite, const upconv_op *op, int *position) {
   if (!uc_rewrite_reads_one_value(op, position)) return false;
   uc_slopes slopes;
@@ -49,14 +49,14 @@ static bool is_identity(uc_rewrite *rewrite, const upconv_op *op, int *position)
   }
 }
 
-/* Precondition: the operator's result is its operand. As the last operator it must read the value just before. */
+/* Precondition: the operator's result is its operand. (As the last operator it reads the value just
+   before: what lies between would be dead.) */
 bool uc_rule_identity(uc_rewrite *rewrite) {
   const upconv_epilogue *tail = rewrite->lowered->tail;
   for (int i = 0; i < tail->op_count; i++) {
     int position = 0;
     if (!is_identity(rewrite, &tail->op[i], &position)) continue;
     int value = tail->op[i].operand[position].index;
-    if (i == tail->op_count - 1 && value != i) continue;
     uc_rewrite_note(rewrite, i);
     uc_rewrite_remove(rewrite, i, value);
     return true;
@@ -67,12 +67,13 @@ bool uc_rule_identity(uc_rewrite *rewrite) {
 /* ---- unread planes ---- */
 
 /*
- * Planes at the end of an axis that no window reads. With N = O + p - (d (r - 1) + 1), the room for windows to move, the
- * last window starts R floor(N / R) after the first, and N mod R planes are left over.
+ * Planes at the end of an axis that no window reads. With N = O + p - (d (r - 1) + 1), the room for
+ * windows to move, the last window starts R floor(N / R) after the first, and N mod R planes are
+ * left over.
  *
- * O = (I - 1) s + c. Where the pool's stride R divides s that is the same number for every input size, and the convolution
- * need not make these planes: its padding at the end grows by as much, and N falls to a multiple of R, so the pool's
- * output keeps its size. d (r - 1) + 1 - p >= R keeps O from becoming negative where the pool's output is empty.
+ * O = (I - 1) s + c. Where the pool's stride R divides s that is the same number for every input
+ * size, and the convolution need not make these planes: its padding at the end grows by as much,
+ * and N falls to a multiple of R, so the pool's output keeps its size.
  */
 static int64_t unread(const uc_axis *axis, const upconv_window *window, int a, bool *every_size) {
   int64_t R = window->stride[a], out_size;
@@ -80,12 +81,12 @@ static int64_t unread(const uc_axis *axis, const upconv_window *window, int a, b
   *every_size = false;
   if (window->pad_end[a] || (window->ceil_mode && R > 1)) return 0;
   if (!uc_axis_output(axis, axis->in_size, &out_size) || out_size < reach) return 0;
-  *every_size = axis->stride % R == 0 && reach >= R && axis->pad_end <= INT32_MAX - R;
+  *every_size = axis->stride % R == 0 && axis->pad_end <= INT32_MAX - R;
   return (out_size - reach) % R;
 }
 
-/* Precondition: value 0 has one reader, a pool. Planes unread at every size are not computed; those unread at the nominal
-   size are reported (execution computes only what its output needs). */
+/* Precondition: value 0 has one reader, a pool. Planes unread at every size are not computed; those
+   unread at the nominal size are reported (execution computes only what its output needs). */
 bool uc_rule_unread_planes(uc_rewrite *rewrite) {
   static const char axis_letter[UC_AXES] = {'d', 'h', 'w'};
   uc_lowered *lowered = rewrite->lowered;

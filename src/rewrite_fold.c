@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fold-norm, fold-scale, fold-bias: operators that are affine per channel, right after the convolution, go into its
-   weights and bias. */
+/* fold-norm, fold-scale, fold-bias: operators that are affine per channel, right after the
+   convolution, go into its weights and bias. */
 #include <math.h>
 
 #include "rewrite.h"
 
-/* The operator that alone reads value 0 and is a function of it per channel; -1: none. *position is value 0's operand. */
+/* The operator that alone reads value 0 and is a function of it per channel; -1: none. *position is
+   value 0's operand. */
 static int affine_candidate(const uc_rewrite *rewrite, int *position) {
   int reader = uc_rewrite_only_reader(rewrite, 0);
   if (reader < 0) return -1;
@@ -44,8 +45,8 @@ bool uc_rule_fold_norm(uc_rewrite *rewrite) {
   return true;
 }
 
-/* Precondition: the only reader of value 0 is y * c, c * y, y / c or -y; c a finite constant or a parameter, for the
-   quotient not 0. (c / y is not linear.) */
+/* Precondition: the only reader of value 0 is y * c, c * y, y / c or -y; c a finite constant or a
+   parameter, for the quotient not 0. (c / y is not linear.) */
 bool uc_rule_fold_scale(uc_rewrite *rewrite) {
   int position, op = affine_candidate(rewrite, &position);
   if (op < 0) return false;
@@ -62,7 +63,8 @@ bool uc_rule_fold_scale(uc_rewrite *rewrite) {
   return true;
 }
 
-/* Precondition: the only reader of value 0 is y + c, c + y, y - c or c - y; c a finite constant or a parameter. */
+/* Precondition: the only reader of value 0 is y + c, c + y, y - c or c - y; c a finite constant or
+   a parameter. */
 bool uc_rule_fold_bias(uc_rewrite *rewrite) {
   int position, op = affine_candidate(rewrite, &position);
   if (op < 0) return false;

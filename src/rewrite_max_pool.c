@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hoist-max-pool: f(x) then a max_pool becomes the pool, then f. Where f rises, max f(x) = f(max x); where it falls,
- * max f(x) = f(min x). Which of the two holds may differ by channel and be known only at pack time (f(x) = m x with a
- * learned m): extreme_pool takes the sign as a parameter.
+ * hoist-max-pool: f(x) then a max_pool becomes the pool, then f. Where f rises, max f(x) = f(max
+ * x); where it falls, max f(x) = f(min x). Which of the two holds may differ by channel and be
+ * known only at pack time (f(x) = m x with a learned m): extreme_pool takes the sign as a
+ * parameter.
  *
  * f is applied to fewer elements, and what follows the pool can merge with it.
  */
@@ -10,7 +11,8 @@
 
 #include "rewrite.h"
 
-/* The sign of a factor, as a constant where it is known. A factor of 0 makes f constant: any sign will do. */
+/* The sign of a factor, as a constant where it is known. A factor of 0 makes f constant: any sign
+   will do. */
 static uc_ref sign_of_factor(const uc_rewrite *rewrite, uc_ref factor) {
   double low, high;
   uc_rewrite_bounds(rewrite, factor, &low, &high);
@@ -39,12 +41,13 @@ static bool slopes_agree(uc_rewrite *rewrite, const upconv_op *op, uc_ref *sign)
 }
 
 /*
- * Whether op, a function of one value per channel, is monotone and finite-valued for finite parameters; *sign: it rises
- * where this is > 0 and falls where it is < 0. Where a factor is 0, f is constant and rises as well as it falls.
+ * Whether op, a function of one value per channel, is monotone and finite-valued for finite
+ * parameters; *sign: it rises where this is > 0 and falls where it is < 0. Where a factor is 0, f
+ * is constant and rises as well as it falls.
  */
 static bool is_monotone(uc_rewrite *rewrite, const upconv_op *op, int position, uc_ref *sign) {
-  /* Softplus steps down by less than exp(-threshold) / beta where it becomes linear, 1e-10 of its value at the usual
-     threshold of 20. */
+  /* Softplus steps down by less than exp(-threshold) / beta where it becomes linear, 1e-10 of its
+     value at the usual threshold of 20. */
   const double usual_threshold = 20;
   *sign = uc_ref_constant(1);
   switch (op->kind) {
@@ -90,8 +93,8 @@ static bool is_monotone(uc_rewrite *rewrite, const upconv_op *op, int position, 
   }
 }
 
-/* The pool's direction before f, when f rises where sign > 0 and falls where it is < 0. Signs are selected, never
-   multiplied: a product of small numbers can be 0. */
+/* The pool's direction before f, when f rises where sign > 0 and falls where it is < 0. Signs are
+   selected, never multiplied: a product of small numbers can be 0. */
 static uc_ref turn(uc_rewrite *rewrite, uc_ref dir, uc_ref sign) {
   if (uc_ref_is(dir, 1) && sign.param >= 0) return sign;
   uc_ref zero = uc_ref_constant(0), plus = uc_ref_constant(1), minus = uc_ref_constant(-1);
@@ -104,7 +107,8 @@ static bool makes_fewer(const upconv_window *window) {
   return window->stride[0] > 1 || window->stride[1] > 1 || window->stride[2] > 1;
 }
 
-/* Swaps f = operator `before`, which reads one value at `position`, and the pool that reads f's result. */
+/* Swaps f = operator `before`, which reads one value at `position`, and the pool that reads f's
+   result. */
 static void swap(uc_rewrite *rewrite, int before, int position, int pool, uc_ref dir) {
   upconv_op *op = rewrite->lowered->tail->op;
   upconv_op f = op[before], extreme = op[pool];
@@ -119,10 +123,10 @@ static void swap(uc_rewrite *rewrite, int before, int position, int pool, uc_ref
 }
 
 /*
- * Precondition: a max_pool or extreme_pool that makes fewer elements is the only reader of a value made by a monotone
- * function, per channel, of one other value. A function of one value, constants and parameters does not broadcast, so the
- * pool sees the same shape. Its padding is never an element, and no window is all padding (uc_epilogue_shapes), so padding
- * needs no identity.
+ * Precondition: a max_pool or extreme_pool that makes fewer elements is the only reader of a value
+ * made by a monotone function, per channel, of one other value. A function of one value, constants
+ * and parameters does not broadcast, so the pool sees the same shape. Its padding is never an
+ * element, and no window is all padding (uc_epilogue_shapes), so padding needs no identity.
  */
 bool uc_rule_hoist_max_pool(uc_rewrite *rewrite) {
   const upconv_epilogue *tail = rewrite->lowered->tail;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * merge-activations: two neighbours that are linear on either side of 0 are one such function. With slopes p, n of the first
- * and P, N of the second, z = p x for x > 0 is on the positive side iff p > 0, so
+ * merge-activations: two neighbours that are linear on either side of 0 are one such function. With
+ * slopes p, n of the first and P, N of the second, z = p x for x > 0 is on the positive side iff p
+ * > 0, so
  *
  *   slope for x > 0:  p (p > 0 ? P : N)        slope for x < 0:  n (n > 0 ? N : P)
  *
@@ -84,8 +85,8 @@ static upconv_op write_slopes(uc_rewrite *rewrite, const uc_slopes *slopes, int 
   return op;
 }
 
-/* Precondition: both operators are linear on either side of 0 with finite slopes, and the second is the only reader of the
-   first one's result. */
+/* Precondition: both operators are linear on either side of 0 with finite slopes, and the second is
+   the only reader of the first one's result. */
 bool uc_rule_merge_activations(uc_rewrite *rewrite) {
   upconv_epilogue *tail = rewrite->lowered->tail;
   for (int i = 0; i < tail->op_count; i++) {
