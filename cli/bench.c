@@ -52,20 +52,20 @@ static double find_floor(const bench *b, const bench_result *r, const char **rea
 }
 
 static void print_text(const bench *b, const bench_result *r) {
-  char t[6][UNITS_SIZE];
+  char median[UNITS_SIZE], memory[UNITS_SIZE], arithmetic[UNITS_SIZE], part[UNITS_SIZE];
+  char least[UNITS_SIZE], fastest[UNITS_SIZE], worst[UNITS_SIZE];
   const char *reason;
   double floor = find_floor(b, r, &reason);
   printf("\n%s\n", r->text);
-  printf("  %-10s +- %.1f %%   %s   %s   %.0f %% of the floor\n",
-         units_seconds(r->time.median, t[0]), 100 * r->time.spread,
-         units_rate(r->work.planned_bytes / r->time.median, "B/s", t[1]),
-         units_rate(r->work.planned_flop / r->time.median, "FLOP/s", t[2]),
-         100 * floor / r->time.median);
-  printf("  floor %s (%s), fastest %s, %d runs%s%s\n", units_seconds(floor, t[3]), reason,
-         units_seconds(r->time.fastest, t[4]), r->time.runs, *r->candidate ? ", " : "",
+  printf("  %8s +- %4.1f %% %11s %14s %7s %% of the floor\n", units_seconds(r->time.median, median),
+         100 * r->time.spread, units_rate(r->work.planned_bytes / r->time.median, "B/s", memory),
+         units_rate(r->work.planned_flop / r->time.median, "FLOP/s", arithmetic),
+         units_number(100 * floor / r->time.median, part));
+  printf("  floor %s (%s), fastest %s, %d runs%s%s\n", units_seconds(floor, least), reason,
+         units_seconds(r->time.fastest, fastest), r->time.runs, *r->candidate ? ", " : "",
          r->candidate);
   if (r->verified)
-    printf("  largest error %s of its bound: %s\n", units_number(r->worst, t[5]),
+    printf("  largest error %s of its bound: %s\n", units_number(r->worst, worst),
            r->worst <= 1 ? "right" : "WRONG");
 }
 
@@ -162,10 +162,14 @@ static int bench_problem(bench *b, const problem_text *p) {
   return code == CLI_RIGHT ? report(b, &result) : code;
 }
 
+static int parse_text(const bench_values *v, const char *text, problem_text *p) {
+  arg_list words = {.count = 1, .item = &text};
+  return problem_text_parse("bench", &words, v->then, p);
+}
+
 static int bench_text(bench *b, const char *text) {
   problem_text p;
-  arg_list words = {.count = 1, .item = &text};
-  int code = problem_text_parse("bench", &words, b->values->then, &p);
+  int code = parse_text(b->values, text, &p);
   if (code) return code;
   code = bench_problem(b, &p);
   problem_text_free(&p);
@@ -239,55 +243,98 @@ static int bench_model(bench *b, const char *path) {
 
 /* ---- the command */
 
-/* CLI_WRONG goes on with the next one; CLI_BAD ends the program. */
-static int bench_one(bench *b, const char *what, int *worst_code) {
-  int code = is_model(what) ? bench_model(b, what) : bench_text(b, what);
-  if (code == CLI_WRONG) *worst_code = CLI_WRONG;
-  return code == CLI_BAD ? CLI_BAD : CLI_RIGHT;
+/* What is to be measured: texts and names of files, copied. */
+typedef struct bench_list {
+  char **item;
+  int count;
+} bench_list;
+
+static bool list_add(bench_list *list, const char *text) {
+  char **grown = realloc(list->item, ((size_t)list->count + 1) * sizeof *grown);
+  if (!grown) return false;
+  list->item = grown;
+  list->item[list->count] = strdup(text);
+  return list->item[list->count++] != NULL;
 }
 
-/* One problem or model a line; blank lines and what follows a '#' at the start of a line are skipped. */
-static int bench_file(bench *b, const char *path, int *worst_code) {
+static void list_free(bench_list *list) {
+  for (int i = 0; i < list->count; i++) free(list->item[i]);
+  free(list->item);
+}
+
+/* Adds the file's problems and models, one a line, to those of the command line. Blank lines, and lines that start with
+   '#', are skipped. */
+static int read_list(const char *path, bench_list *list) {
   FILE *file = fopen(path, "r");
   if (!file) return cli_fail("bench: %s: %s", path, strerror(errno));
   char *line = NULL;
   size_t size = 0;
-  int code = CLI_RIGHT;
-  while (code == CLI_RIGHT && getline(&line, &size, file) >= 0) {
+  bool good = true;
+  while (good && getline(&line, &size, file) >= 0) {
     line[strcspn(line, "\r\n")] = 0;
     const char *text = line + strspn(line, " \t");
-    if (*text && *text != '#') code = bench_one(b, text, worst_code);
+    if (*text && *text != '#') good = list_add(list, text);
   }
-  if (code == CLI_RIGHT && ferror(file)) code = cli_fail("bench: %s: %s", path, strerror(errno));
+  int code = CLI_RIGHT;
+  if (!good)
+    code = cli_fail("bench: out of memory");
+  else if (ferror(file))
+    code = cli_fail("bench: %s: %s", path, strerror(errno));
   free(line);
   fclose(file);
   return code;
 }
 
-static int bench_all(bench *b) {
-  const bench_values *v = b->values;
+static int make_list(const bench_values *v, bench_list *list) {
+  if (v->from) {
+    int code = read_list(v->from, list);
+    if (code) return code;
+  }
+  for (int i = 0; i < v->what.count; i++)
+    if (!list_add(list, v->what.item[i])) return cli_fail("bench: out of memory");
+  if (list->count == 0)
+    return cli_fail("bench: no problem or model given; see 'upconv bench --help'");
+  return CLI_RIGHT;
+}
+
+/* A mistake in a text shows before the measuring starts. */
+static int check_texts(const bench_values *v, const bench_list *list) {
+  for (int i = 0; i < list->count; i++) {
+    if (is_model(list->item[i])) continue;
+    problem_text p;
+    int code = parse_text(v, list->item[i], &p);
+    if (code) return code;
+    problem_text_free(&p);
+  }
+  return CLI_RIGHT;
+}
+
+static int bench_all(bench *b, const bench_list *list) {
   int worst_code = CLI_RIGHT, code = CLI_RIGHT;
   b->machine = probe_machine(upconv_context_threads(b->context));
   print_head(b);
-  if (v->from) code = bench_file(b, v->from, &worst_code);
-  for (int i = 0; i < v->what.count && code == CLI_RIGHT; i++)
-    code = bench_one(b, v->what.item[i], &worst_code);
-  if (v->json) {
+  for (int i = 0; i < list->count && code != CLI_BAD; i++) {
+    const char *what = list->item[i];
+    code = is_model(what) ? bench_model(b, what) : bench_text(b, what);
+    if (code == CLI_WRONG) worst_code = CLI_WRONG;
+  }
+  if (b->values->json) {
     json_close(&b->json, ']');
     json_close(&b->json, '}');
   }
-  return code ? code : worst_code;
+  return code == CLI_BAD ? CLI_BAD : worst_code;
 }
 
 static int run(const void *values) {
   bench b = {.values = values};
-  const bench_values *v = values;
-  if (v->what.count == 0 && !v->from)
-    return cli_fail("bench: no problem or model given; see 'upconv bench --help'");
-  int code = open_context("bench", v->device, v->threads, &b.context);
-  if (code) return code;
-  code = bench_all(&b);
+  bench_list list = {0};
+  int code = make_list(b.values, &list);
+  if (code == CLI_RIGHT) code = check_texts(b.values, &list);
+  if (code == CLI_RIGHT)
+    code = open_context("bench", b.values->device, b.values->threads, &b.context);
+  if (code == CLI_RIGHT) code = bench_all(&b, &list);
   upconv_context_destroy(b.context);
+  list_free(&list);
   return code;
 }
 
