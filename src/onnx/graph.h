@@ -52,8 +52,14 @@ typedef struct uc_onnx_graph_value {
   uc_onnx_tensor initial;
 } uc_onnx_graph_value;
 
+typedef struct uc_onnx_metadata {
+  char *key, *value;
+} uc_onnx_metadata;
+
 struct uc_onnx_model {
   int64_t opset;
+  int metadata_count;
+  uc_onnx_metadata *metadata;
   int node_count;
   uc_onnx_node *node;
   int value_count;

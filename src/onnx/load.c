@@ -263,10 +263,25 @@ static upconv_status read_opset(uc_onnx_model *model, const Onnx__ModelProto *pr
                  (long long)model->opset, UC_ONNX_NEWEST_OPSET);
 }
 
+static upconv_status read_metadata(uc_onnx_model *model, const Onnx__ModelProto *proto) {
+  if (proto->n_metadata_props > INT_MAX)
+    return uc_fail(UPCONV_OVERFLOW, "%zu metadata entries", proto->n_metadata_props);
+  model->metadata = uc_onnx_new((int64_t)proto->n_metadata_props, sizeof *model->metadata);
+  if (!model->metadata) return UPCONV_OUT_OF_MEMORY;
+  for (size_t i = 0; i < proto->n_metadata_props; i++) {
+    uc_onnx_metadata *entry = &model->metadata[model->metadata_count++];
+    entry->key = uc_onnx_copy_string(proto->metadata_props[i]->key);
+    entry->value = uc_onnx_copy_string(proto->metadata_props[i]->value);
+    if (!entry->key || !entry->value) return UPCONV_OUT_OF_MEMORY;
+  }
+  return UPCONV_OK;
+}
+
 static upconv_status read_model(loader *l, const Onnx__ModelProto *proto) {
   const Onnx__GraphProto *graph = proto->graph;
   if (!graph) return uc_fail(UPCONV_INVALID_ARGUMENT, "the file holds no graph");
   upconv_status status = read_opset(l->model, proto);
+  if (!status) status = read_metadata(l->model, proto);
   if (!status) status = add_initialisers(l, graph);
   if (!status) status = add_ends(l, graph->input, graph->n_input, true);
   if (!status) status = read_nodes(l, graph);

@@ -23,6 +23,12 @@ const uc_onnx_value_info *uc_onnx_model_output(const uc_onnx_model *model, int i
   return index >= 0 && index < model->output_count ? &model->output_info[index] : NULL;
 }
 
+const char *uc_onnx_model_metadata(const uc_onnx_model *model, const char *key) {
+  for (int i = 0; i < model->metadata_count; i++)
+    if (strcmp(model->metadata[i].key, key) == 0) return model->metadata[i].value;
+  return NULL;
+}
+
 static bool find_binding(const uc_onnx_binding *bindings, int count, const char *symbol,
                          int64_t *size) {
   for (int i = 0; symbol && i < count; i++)
@@ -92,6 +98,11 @@ void uc_onnx_model_destroy(uc_onnx_model *model) {
     uc_onnx_tensor_free(&model->value[i].initial);
     free(model->value[i].name);
   }
+  for (int i = 0; i < model->metadata_count; i++) {
+    free(model->metadata[i].key);
+    free(model->metadata[i].value);
+  }
+  free(model->metadata);
   free_infos(model->input_info, model->input_count);
   free_infos(model->output_info, model->output_count);
   free(model->node);

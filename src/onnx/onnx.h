@@ -100,6 +100,9 @@ int uc_onnx_model_output_count(const uc_onnx_model *model);
 const uc_onnx_value_info *uc_onnx_model_input(const uc_onnx_model *model, int index);
 const uc_onnx_value_info *uc_onnx_model_output(const uc_onnx_model *model, int index);
 
+/* The model's metadata entry of this key, such as "author"; NULL: there is none. Valid while the model lives. */
+const char *uc_onnx_model_metadata(const uc_onnx_model *model, const char *key);
+
 /* A size for a symbolic dimension. */
 typedef struct uc_onnx_binding {
   const char *symbol;
