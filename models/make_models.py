@@ -70,7 +70,9 @@ def conv_transpose(x, weight, bias, y, kernel, stride, padding, output_padding=N
     return helper.make_node("ConvTranspose", inputs, [y], name=f"/{y}", **attributes)
 
 
-def finish(name, doc, nodes, weights, inputs, outputs):
+def finish(name, doc, nodes, weights, inputs, outputs, batch):
+    """batch: how many entries `upconv demo` runs the model on, unless told otherwise."""
+
     def value_infos(values):
         return [
             helper.make_tensor_value_info(key, TensorProto.FLOAT, shape)
@@ -80,13 +82,15 @@ def finish(name, doc, nodes, weights, inputs, outputs):
     graph = helper.make_graph(
         nodes, name, value_infos(inputs), value_infos(outputs), weights.initializers
     )
-    return helper.make_model(
+    model = helper.make_model(
         graph,
         producer_name="upconv make_models.py",
         doc_string=doc,
         ir_version=IR_VERSION,
         opset_imports=[helper.make_opsetid("", OPSET)],
     )
+    helper.set_model_props(model, {"upconv.demo_batch": str(batch)})
+    return model
 
 
 def a_scale_pool(_args):
@@ -114,6 +118,7 @@ def a_scale_pool(_args):
         w,
         {"x": ["N", 3, 16, 32, 32]},
         {"y": ["N", 16, 15, 31, 31]},
+        batch=128,
     )
 
 
@@ -134,6 +139,7 @@ def b_grouped(_args):
         w,
         {"x": ["N", 32, 12, 24, 48]},
         {"y": ["N", 32, 24, 48, 96]},
+        batch=8,
     )
 
 
@@ -167,6 +173,7 @@ def c_double_leaky_max(_args):
         w,
         {"x": ["N", 16, 16, 32, 32]},
         {"y": ["N", 32, 16, 32, 32]},
+        batch=16,
     )
 
 
@@ -215,6 +222,7 @@ def gan3d(args):
         w,
         {"z": ["N", LATENT]},
         {"voxels": ["N", 1, 64, 64, 64]},
+        batch=16,
     )
 
 
