@@ -18,6 +18,8 @@ typedef struct demo_values {
   int batch, math, threads, repeat;
 } demo_values;
 
+enum { MAX_BATCH = 1 << 24 };
+
 #ifdef UPCONV_WITH_ONNX
 
 /* The oracle checks whole results if that takes no longer than this, else some entries of the batch. */
@@ -156,9 +158,25 @@ static void print_row(const demo_values *v, const char *path, const demo_row *ro
   fflush(stdout);
 }
 
+/* Of --batch, else of the model's metadata, else 1. */
+static int find_batch(const demo_values *v, const model_run *run, int64_t *batch) {
+  const char *text = uc_onnx_model_metadata(run->model, "upconv.demo_batch");
+  *batch = v->batch ? v->batch : 1;
+  if (v->batch || !text) return CLI_RIGHT;
+  char *end;
+  long value = strtol(text, &end, 10);
+  if (end == text || *end || value < 1 || value > MAX_BATCH)
+    return cli_fail("demo: %s: metadata entry upconv.demo_batch is '%s'; it must be from 1 to %d",
+                    run->path, text, MAX_BATCH);
+  *batch = value;
+  return CLI_RIGHT;
+}
+
 static int demo_fill(const demo_values *v, model_run *run) {
   arg_list none = {0};
-  int code = model_shapes(run, &none, &v->dims, v->batch ? v->batch : 1);
+  int64_t batch;
+  int code = find_batch(v, run, &batch);
+  if (code == CLI_RIGHT) code = model_shapes(run, &none, &v->dims, batch);
   if (code == CLI_RIGHT && run->input_count == 0)
     code = cli_fail("demo: %s: the model has no inputs", run->path);
   if (code == CLI_RIGHT) code = model_fill(run);
@@ -213,7 +231,7 @@ static int run(const void *values) {
 #endif
 
 static const arg_option options[] = {
-    {"batch", ARG_COUNT, "N", offsetof(demo_values, batch), 1, 1 << 24,
+    {"batch", ARG_COUNT, "N", offsetof(demo_values, batch), 1, MAX_BATCH,
      "size of symbolic dimensions; if not given, what the model's metadata entry "
      "upconv.demo_batch says, else 1"},
     {"dim", ARG_LIST, "N=SIZE", offsetof(demo_values, dims), 0, 0,
