@@ -11,7 +11,7 @@ CMAKE_ARGS ?=
 # A Python that has requirements-test.txt; if none is named, scripts/venv makes one in build/venv.
 PYTHON     ?=
 # What `make demo` runs once the program is built.
-DEMO       ?= $(BUILD)/bin/upconv bench --demo models/*.onnx
+DEMO       ?= $(BUILD)/bin/upconv demo models/*.onnx
 
 CONFIGURE = cmake -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(CMAKE_ARGS)
 COMPILE   = cmake --build $(BUILD) -j $(JOBS)

@@ -33,8 +33,9 @@ if(UPCONV_KERNEL_SOURCES)
     string(TOUPPER ${isa} ISA)
     add_library(upconv_kernels_${isa} OBJECT ${UPCONV_KERNEL_SOURCES})
     upconv_flags(upconv_kernels_${isa})
+    # Not -O0 even when debugging: there, gcc's intrinsics are macros that do not pass our warnings.
     target_compile_options(upconv_kernels_${isa} PRIVATE
-      $<$<NOT:$<CONFIG:Debug>>:-O3> -ffp-contract=fast -fno-math-errno -fno-trapping-math ${UPCONV_FLAGS_${isa}})
+      $<IF:$<CONFIG:Debug>,-O1,-O3> -ffp-contract=fast -fno-math-errno -fno-trapping-math ${UPCONV_FLAGS_${isa}})
     target_compile_definitions(upconv_kernels_${isa} PRIVATE
       UPCONV_BUILD UPCONV_ISA=${isa} UPCONV_ISA_${ISA}=1 ${UPCONV_ISA_DEFINITIONS})
     list(APPEND UPCONV_KERNEL_OBJECTS $<TARGET_OBJECTS:upconv_kernels_${isa}>)
