@@ -314,7 +314,7 @@ static void reads_numbers_strictly(void) {
   CHECK(!uc_token_int((uc_token){"-", 1}, &whole));
 }
 
-/* Makes a German locale in a new folder, where the machine has the sources of one, and chooses it. */
+/* Makes a German locale in a new folder, if the machine has the sources of one, and chooses it. */
 static bool make_locale(char *folder) {
   char command[256];
   if (!mkdtemp(folder)) return false;

@@ -76,8 +76,8 @@ static void narrows_to(const format *f, double value, uint16_t wanted) {
 }
 
 /* Between each two neighbours: the lower one, just above it, just below the middle, the middle (to
-   even), just above it, just below the upper one. The pattern behind the largest number is infinity,
-   at the place of the next binade. */
+   even), just above it, just below the upper one. Behind the largest number comes infinity, where
+   the next binade would begin. */
 static void rounds_to_nearest_even(void) {
   for (size_t n = 0; n < CHECK_COUNT(formats); n++) {
     const format *f = &formats[n];
