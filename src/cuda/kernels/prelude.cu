@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every generated kernel begins with: views of tensors, conversions, and the operators' formulas.
+// No CUDA header is needed; conversions to and from 16-bit types are PTX.
+
+typedef long long i64;
+typedef unsigned short u16;
+typedef unsigned int u32;
+
+#define INF __int_as_float(0x7f800000)
+
+enum { F32 = 0, F16 = 1, BF16 = 2 };
+
+// A tensor whose element (n, c, d, h, w) of the whole lies at origin + n * stride[0] + ...; stride 0 where broadcast.
+struct View {
+  char *origin;
+  i64 stride[5];
+};
+
+__device__ __forceinline__ i64 view_index(const View &v, int n, int c, int d, int h, int w) {
+  return n * v.stride[0] + c * v.stride[1] + d * v.stride[2] + h * v.stride[3] + w * v.stride[4];
+}
+
+__device__ __forceinline__ float from_f16(u16 bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+
+__device__ __forceinline__ u16 to_f16(float value) {
+  u16 bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+
+__device__ __forceinline__ float from_bf16(u16 bits) { return __int_as_float((int)((u32)bits << 16)); }
+
+// Round to nearest even; NaN stays a NaN.
+__device__ __forceinline__ u16 to_bf16(float value) {
+  u32 bits = (u32)__float_as_int(value);
+  if (value != value) return 0x7fff;
+  return (u16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+template <int TYPE>
+__device__ __forceinline__ float load_at(const char *base, i64 index) {
+  if (TYPE == F32) return __ldg((const float *)base + index);
+  u16 bits = __ldg((const u16 *)base + index);
+  return TYPE == F16 ? from_f16(bits) : from_bf16(bits);
+}
+
+template <int TYPE>
+__device__ __forceinline__ void store_at(char *base, i64 index, float value) {
+  if (TYPE == F32) ((float *)base)[index] = value;
+  else ((u16 *)base)[index] = TYPE == F16 ? to_f16(value) : to_bf16(value);
+}
+
+// ---- operators ----
+
+__device__ __forceinline__ float max_nan(float a, float b) { return a != a || a > b ? a : b; }
+__device__ __forceinline__ float min_nan(float a, float b) { return a != a || a < b ? a : b; }
+
+__device__ __forceinline__ float op_relu(float x) { return x < 0 ? 0.0f : x; }
+__device__ __forceinline__ float op_slopes(float x, float pos, float neg) { return x > 0 ? pos * x : neg * x; }
+__device__ __forceinline__ float op_prelu(float x, float slope) { return x > 0 ? x : slope * x; }
+__device__ __forceinline__ float op_elu(float x, float alpha) { return x > 0 ? x : alpha * expm1f(x); }
+__device__ __forceinline__ float op_selu(float x, float alpha, float scale) {
+  return scale * (x > 0 ? x : alpha * expm1f(x));
+}
+__device__ __forceinline__ float op_celu(float x, float alpha) { return x > 0 ? x : alpha * expm1f(x / alpha); }
+__device__ __forceinline__ float op_softplus(float x, float beta, float threshold) {
+  float bx = beta * x;
+  return bx > threshold ? x : (bx > 0 ? bx + log1pf(expf(-bx)) : log1pf(expf(bx))) / beta;
+}
+__device__ __forceinline__ float op_softsign(float x) { return x / (1.0f + fabsf(x)); }
+// x times the normal distribution; erfc keeps the relative accuracy of the negative tail.
+__device__ __forceinline__ float op_gelu(float x) { return 0.5f * x * erfcf(-0.70710678118654752f * x); }
+__device__ __forceinline__ float op_sigmoid(float x) {
+  float e = expf(-fabsf(x));
+  return x >= 0 ? 1.0f / (1.0f + e) : (x != x ? x : e / (1.0f + e));
+}
+// 0.5 x (1 + tanh(u)) is x sigmoid(2 u).
+__device__ __forceinline__ float op_gelu_tanh(float x) {
+  float u = 0.79788456080286536f * (x + 0.044715f * x * x * x);
+  return x * op_sigmoid(2.0f * u);
+}
+__device__ __forceinline__ float op_silu(float x) { return x * op_sigmoid(x); }
+// tanh(softplus(x)) = n / (n + 2) with n = e^2x + 2 e^x; with e^-x where e^x would overflow.
+__device__ __forceinline__ float op_mish(float x) {
+  if (x != x) return x;
+  float e = expf(-fabsf(x));
+  float n = x < 0 ? e * (e + 2.0f) : 1.0f + 2.0f * e;
+  return x * (n / (n + 2.0f * (x < 0 ? 1.0f : e * e)));
+}
+__device__ __forceinline__ float op_clamp(float x, float low, float high) {
+  return x < low ? low : x > high ? high : x;
+}
+__device__ __forceinline__ float op_hardswish(float x) { return x * op_clamp(x + 3.0f, 0.0f, 6.0f) / 6.0f; }
+__device__ __forceinline__ float op_hardsigmoid(float x, float slope, float offset) {
+  return op_clamp(slope * x + offset, 0.0f, 1.0f);
+}
+__device__ __forceinline__ float op_batch_norm(float x, float weight, float bias, float mean, float var, float eps) {
+  return (x - mean) / sqrtf(var + eps) * weight + bias;
+}
