@@ -8,7 +8,7 @@
  *   wanted  = output_shape if given; else I s for SAME_UPPER and SAME_LOWER; else natural, with the
  *             pads as given (NOTSET) or none (VALID)
  *   total   = natural - wanted
- *   begin   = total / 2 for SAME_UPPER, total - total / 2 for everything else, also NOTSET and VALID
+ *   begin   = total / 2 for SAME_UPPER, else total - total / 2, also for NOTSET and VALID
  *   end     = total - begin
  *
  * So the odd element goes to the end for SAME_UPPER and to the beginning otherwise. output_shape

@@ -34,7 +34,7 @@ struct upconv_epilogue {
   uc_tensor_decl *tensor;
 };
 
-/* Axes of a tensor of nd spatial dimensions: from the user's bits (batch, channel, nd spatial ones) to uc_tensor_decl's. */
+/* Axes of a tensor: from the user's bits (batch, channel, nd spatial ones) to uc_tensor_decl's. */
 static inline uint32_t uc_tensor_axes(uint32_t user, int nd) {
   uint32_t spatial = user & ~3u & ((4u << nd) - 1);
   return (user & 3u) | spatial << (UC_AXES - nd);

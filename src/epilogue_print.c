@@ -154,7 +154,7 @@ static void mention(const upconv_operand *operand, mentions *seen) {
     ++*next;
 }
 
-/* Whether the operators alone, read back, declare the same parameters and tensors in the same order. */
+/* Whether the operators alone, read back, declare the same things in the same order. */
 static bool mentioned_in_order(const upconv_epilogue *epilogue) {
   mentions seen = {0, 0, true};
   for (int i = 0; i < epilogue->op_count; i++) {

@@ -47,10 +47,10 @@ static upconv_status broadcast(const upconv_op *op, const int64_t (*shape)[UC_RA
 
 /*
  * Whether a window lies wholly in the padding: a maximum over nothing. Windows start inside the
- * input or in the padding at its beginning, because padding is less than the window. Those that start
- * inside touch it. One that starts before it, at -b, has its first element at or after 0 at
- * (-b mod dilation), which a window that is wider than its padding always reaches; but with an input
- * shorter than the dilation that element may lie behind the input.
+ * input or in the padding at its beginning, because padding is less than the window. Those that
+ * start inside touch it. One that starts before it, at -b, has its first element at or after 0 at
+ * (-b mod dilation), which a window that is wider than its padding always reaches; but with an
+ * input shorter than the dilation that element may lie behind the input.
  */
 static bool has_empty_window(const upconv_window *window, int a, int64_t in_size,
                              int64_t out_size) {

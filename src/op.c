@@ -5,8 +5,14 @@
 
 #include "status.h"
 
-enum { ANY = UC_VALUE | UC_CONSTANT | UC_PARAM | UC_TENSOR, NUMBER = UC_CONSTANT | UC_PARAM };
+enum {
+  ANY = UC_VALUE | UC_CONSTANT | UC_PARAM | UC_TENSOR,
+  NUMBER = UC_CONSTANT | UC_PARAM,
+  OPTIONAL = UC_PARAM | UC_ABSENT
+};
 
+/* Name, class, operands with the kinds each may have, attributes with their defaults. */
+// clang-format off
 static const uc_op_info table[UPCONV_OP_COUNT] = {
     [UPCONV_OP_ADD] = {"add", UC_CLASS_ELEMENTWISE, 2, {ANY, ANY}, 0, {0}},
     [UPCONV_OP_SUB] = {"sub", UC_CLASS_ELEMENTWISE, 2, {ANY, ANY}, 0, {0}},
@@ -16,12 +22,8 @@ static const uc_op_info table[UPCONV_OP_COUNT] = {
     [UPCONV_OP_LEAKY_RELU] = {"leaky_relu", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 1, {0.01}},
     [UPCONV_OP_PRELU] = {"prelu", UC_CLASS_ELEMENTWISE, 2, {UC_VALUE, NUMBER | UC_TENSOR}, 0, {0}},
     [UPCONV_OP_ELU] = {"elu", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 1, {1}},
-    [UPCONV_OP_SELU] = {"selu",
-                        UC_CLASS_ELEMENTWISE,
-                        1,
-                        {UC_VALUE},
-                        2,
-                        {1.6732632423543772848170429916717, 1.0507009873554804934193349852946}},
+    [UPCONV_OP_SELU] = {"selu", UC_CLASS_ELEMENTWISE, 1,
+        {UC_VALUE}, 2, {1.6732632423543772, 1.0507009873554805}},
     [UPCONV_OP_CELU] = {"celu", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 1, {1}},
     [UPCONV_OP_SOFTPLUS] = {"softplus", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 2, {1, 20}},
     [UPCONV_OP_SOFTSIGN] = {"softsign", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 0, {0}},
@@ -30,25 +32,20 @@ static const uc_op_info table[UPCONV_OP_COUNT] = {
     [UPCONV_OP_SILU] = {"silu", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 0, {0}},
     [UPCONV_OP_MISH] = {"mish", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 0, {0}},
     [UPCONV_OP_HARDSWISH] = {"hardswish", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 0, {0}},
-    [UPCONV_OP_HARDSIGMOID] =
-        {"hardsigmoid", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 2, {1.0 / 6.0, 0.5}},
-    [UPCONV_OP_CLAMP] =
-        {"clamp", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 2, {-(double)INFINITY, (double)INFINITY}},
+    [UPCONV_OP_HARDSIGMOID] = {"hardsigmoid", UC_CLASS_ELEMENTWISE, 1,
+        {UC_VALUE}, 2, {1.0 / 6, 0.5}},
+    [UPCONV_OP_CLAMP] = {"clamp", UC_CLASS_ELEMENTWISE, 1,
+        {UC_VALUE}, 2, {-(double)INFINITY, (double)INFINITY}},
     [UPCONV_OP_SIGMOID] = {"sigmoid", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 0, {0}},
     [UPCONV_OP_TANH] = {"tanh", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 0, {0}},
     [UPCONV_OP_ABS] = {"abs", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 0, {0}},
     [UPCONV_OP_NEG] = {"neg", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 0, {0}},
     [UPCONV_OP_SQRT] = {"sqrt", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 0, {0}},
     [UPCONV_OP_EXP] = {"exp", UC_CLASS_ELEMENTWISE, 1, {UC_VALUE}, 0, {0}},
-    [UPCONV_OP_TWO_SLOPE] =
-        {"two_slope", UC_CLASS_ELEMENTWISE, 3, {UC_VALUE, NUMBER, NUMBER}, 0, {0}},
-    [UPCONV_OP_BATCH_NORM] = {"batch_norm",
-                              UC_CLASS_ELEMENTWISE,
-                              5,
-                              {UC_VALUE, UC_PARAM | UC_ABSENT, UC_PARAM | UC_ABSENT, UC_PARAM,
-                               UC_PARAM},
-                              1,
-                              {1e-5}},
+    [UPCONV_OP_TWO_SLOPE] = {"two_slope", UC_CLASS_ELEMENTWISE, 3,
+        {UC_VALUE, NUMBER, NUMBER}, 0, {0}},
+    [UPCONV_OP_BATCH_NORM] = {"batch_norm", UC_CLASS_ELEMENTWISE, 5,
+        {UC_VALUE, OPTIONAL, OPTIONAL, UC_PARAM, UC_PARAM}, 1, {1e-5}},
     [UPCONV_OP_MAX_POOL] = {"max_pool", UC_CLASS_POOL, 1, {UC_VALUE}, 0, {0}},
     [UPCONV_OP_AVG_POOL] = {"avg_pool", UC_CLASS_POOL, 1, {UC_VALUE}, 0, {0}},
     [UPCONV_OP_EXTREME_POOL] = {"extreme_pool", UC_CLASS_POOL, 2, {UC_VALUE, NUMBER}, 0, {0}},
@@ -60,6 +57,7 @@ static const uc_op_info table[UPCONV_OP_COUNT] = {
     [UPCONV_OP_MAX] = {"max", UC_CLASS_REDUCE, 1, {UC_VALUE}, 0, {0}},
     [UPCONV_OP_MIN] = {"min", UC_CLASS_REDUCE, 1, {UC_VALUE}, 0, {0}},
 };
+// clang-format on
 
 const uc_op_info *uc_op_describe(upconv_op_kind kind) {
   /* Through a wider type: whether an enum is signed is the compiler's choice. */

@@ -8,8 +8,8 @@
 
 /*
  * Bounds that keep every expression of problem.h within int64_t: parameters of an axis are at most
- * LARGEST, and the two parts of a position along it, i * s and d * k, at most FARTHEST each. Then o + p
- * and all sums of these fit.
+ * LARGEST, and the two parts of a position along it, i * s and d * k, at most FARTHEST each. Then
+ * o + p and all sums of these fit.
  */
 static const int64_t LARGEST = INT32_MAX;
 static const int64_t FARTHEST = INT64_MAX / 4;

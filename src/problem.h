@@ -53,7 +53,8 @@ upconv_status uc_problem_check(const upconv_problem *problem);
 /* The same without the limits on output_padding: a rewritten problem may have any. */
 upconv_status uc_problem_check_rewritten(const upconv_problem *problem);
 
-/* One axis by itself: what uc_problem_check_rewritten asks of canonical axis `index` without its output size. */
+/* One axis by itself: what uc_problem_check_rewritten asks of canonical axis `index`, but for its
+   output size. */
 upconv_status uc_axis_check(const uc_axis *axis, int index);
 
 /* O for an input of in_size, which may differ from the nominal one. The result may be negative: the caller refuses it.

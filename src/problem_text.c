@@ -138,7 +138,8 @@ typedef struct found {
   int64_t value[UPCONV_MAX_SPATIAL];
 } found;
 
-/* The field whose key is all the letters that the token starts with; the key is taken away. F_COUNT: none. */
+/* The field whose key is all the letters that the token starts with, which are taken away.
+   F_COUNT: none. */
 static int match_field(uc_token *token) {
   size_t letters = 0;
   while (letters < token->length && token->begin[letters] >= 'a' && token->begin[letters] <= 'z')

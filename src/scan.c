@@ -97,7 +97,7 @@ bool uc_token_int(uc_token token, int64_t *value) {
   return true;
 }
 
-/* A decimal number taken apart: its digits without the point, and the power of ten of the last one. */
+/* A decimal number taken apart: its digits without the point, and the last one's power of ten. */
 typedef struct decimal {
   char digits[128];
   size_t count;
@@ -135,8 +135,8 @@ static bool take_decimal(uc_token token, decimal *d) {
 }
 
 /*
- * strtod's decimal point depends on the locale, so it gets none: 0.25 is given to it as 25e-2. A number that becomes
- * infinite, or zero without being zero, does not fit.
+ * strtod's decimal point depends on the locale, so it gets none: 0.25 is given to it as 25e-2. A
+ * number that becomes infinite, or zero without being zero, does not fit.
  */
 bool uc_token_double(uc_token token, double *value) {
   bool negative = uc_token_skip(&token, "-");

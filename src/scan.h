@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the text forms: tokens between blanks, '|' a token of its own, numbers the same in every locale. */
+/* Reads the text forms: tokens between blanks, '|' a token of its own, numbers in any locale. */
 #ifndef UPCONV_SCAN_H
 #define UPCONV_SCAN_H
 
@@ -9,7 +9,8 @@
 
 #include "upconv/upconv.h"
 
-/* Longer texts are refused. It holds the longest text that a valid program prints; see the limits in epilogue.h. */
+/* Longer texts are refused. It holds the longest text that a valid program prints; see the limits
+   in epilogue.h. */
 enum { UC_MAX_TEXT = 1 << 21 };
 
 typedef struct uc_token {
@@ -35,7 +36,8 @@ upconv_status uc_scan_fail(const uc_scan *scan, uc_token token, upconv_status st
 bool uc_token_is(uc_token token, const char *word);
 /* Takes prefix away from the front of the token, if it is there. */
 bool uc_token_skip(uc_token *token, const char *prefix);
-/* The leading part before character c, which both are taken from the token; the whole token when there is none. */
+/* Takes the part before character c, and c, away from the front of the token and returns the part;
+   the whole token when there is no c. */
 uc_token uc_token_until(uc_token *token, char c);
 
 /* The whole token as a number; false when it is something else or does not fit. */

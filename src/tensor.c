@@ -31,8 +31,8 @@ const char *upconv_dtype_name(upconv_dtype dtype) {
 
 /* ---- views ---- */
 
-/* There is no way to report an error here: an impossible rank is kept, and a stride that does not fit
-   becomes INT64_MAX; uc_tensor_canonical refuses both. */
+/* There is no way to report an error here: an impossible rank is kept, and a stride that does not
+   fit becomes INT64_MAX; uc_tensor_canonical refuses both. */
 upconv_tensor upconv_tensor_dense(void *data, upconv_dtype dtype, int rank, const int64_t *shape,
                                   upconv_layout layout) {
   upconv_tensor tensor = {.data = data, .dtype = dtype, .rank = rank};
@@ -115,8 +115,8 @@ typedef struct half_format {
 static const half_format f16_format = {5, 10};
 static const half_format bf16_format = {8, 7};
 
-/* Rounds once, to nearest even. A carry out of the mantissa runs into the exponent: the next binade,
-   the smallest normal number and infinity all come out right by plain addition. */
+/* Rounds once, to nearest even. A carry out of the mantissa runs into the exponent: the next
+   binade, the smallest normal number and infinity all come out right by plain addition. */
 static uint16_t narrow(double value, half_format format) {
   enum { MANTISSA = 52, BIAS = 1023, SPECIAL = 0x7ff };
   uint64_t bits;
