@@ -41,12 +41,13 @@ static void print_option(const char *name, const char *value, const char *help) 
 
 void args_print_help(const arg_command *command) {
   const char *lead = "usage: ";
-  for (const char *form = command->usage; *form;) {
+  const char *form = command->usage;
+  do {
     size_t length = strcspn(form, "\n");
     printf("%supconv %s%s%.*s\n", lead, command->name, length ? " " : "", (int)length, form);
     lead = "       ";
     form += length + (form[length] == '\n');
-  }
+  } while (*form);
   printf("\n");
   args_print_wrapped(command->summary, 0, 0);
   if (command->details) {

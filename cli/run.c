@@ -209,7 +209,7 @@ static const arg_option options[] = {
 const arg_command command_run = {
     .name = "run",
     .summary = "Runs an ONNX model on .npy files.",
-    .usage = "MODEL.onnx --input NAME=FILE.npy --output NAME=FILE.npy [OPTION...]",
+    .usage = "MODEL.onnx --input x=X.npy [--output y=Y.npy] [OPTION...]",
     .details = "Arrays are converted to the type of the model's input: any number becomes a "
                "floating point number, whole numbers become whole numbers that can hold them. "
                "Output files are written whole or not at all.",
