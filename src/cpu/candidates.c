@@ -65,7 +65,7 @@ static upconv_status create(upconv_context *context, uc_lowered *lowered, bool n
   e->threads = context->threads;
   e->lowered = lowered;
   e->scalar = scalar;
-  upconv_status status = uc_program_build(lowered, no_fuse, &e->program);
+  upconv_status status = uc_program_build(lowered, no_fuse, NULL, &e->program);
   if (status == UPCONV_OK) status = uc_engine_plan_weights(e);
   if (status != UPCONV_OK) {
     destroy(e);

@@ -17,7 +17,7 @@
 #include "../tensor.h"
 #include "isa.h"
 #include "layout.h"
-#include "program.h"
+#include "../program.h"
 #include "threads.h"
 
 /* ---- packed weights ---- */

@@ -55,6 +55,12 @@ static void store_floats(float *dst, int64_t stride, const float *src, int64_t n
     for (int64_t i = 0; i < n; i++) dst[i * stride] = src[i];
 }
 
+UC_INLINE void scatter(uint16_t *dst, int64_t stride, vh v, int64_t n) {
+  uint16_t lane[VL];
+  vh_store(lane, v);
+  for (int64_t i = 0; i < n; i++) dst[i * stride] = lane[i];
+}
+
 UC_INLINE void store_halves(uint16_t *dst, int64_t stride, const float *src, int64_t n,
                             vh (*convert)(vf)) {
   int64_t i = 0;
@@ -63,12 +69,8 @@ UC_INLINE void store_halves(uint16_t *dst, int64_t stride, const float *src, int
     if (i < n) vh_store_n(dst + i, convert(vf_load_n(src + i, n - i)), n - i);
     return;
   }
-  for (; i < n; i += VL) {
-    int64_t count = n - i < VL ? n - i : VL;
-    uint16_t lane[VL];
-    vh_store(lane, convert(vf_load_n(src + i, count)));
-    for (int64_t j = 0; j < count; j++) dst[(i + j) * stride] = lane[j];
-  }
+  for (; i + VL <= n; i += VL) scatter(dst + i * stride, stride, convert(vf_load(src + i)), VL);
+  if (i < n) scatter(dst + i * stride, stride, convert(vf_load_n(src + i, n - i)), n - i);
 }
 
 void uc_name(store_row)(void *dst, upconv_dtype dtype, int64_t stride, const float *src,

@@ -12,10 +12,10 @@ UC_INLINE vf vf_from_bf16(vh h) { return (vf)(__builtin_convertvector(h, vu) << 
 
 UC_INLINE vh vh_bf16(vf x) {
   vu bits = (vu)x;
-  vu rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  vu nan = (bits >> 16) | 0x40; /* quiet, so that cutting the payload leaves no infinity */
-  vu is_nan = (vu)((bits & INT32_MAX) > 0x7f800000u);
-  return __builtin_convertvector(vu_select(is_nan, nan, rounded), vh);
+  vu rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  vu quiet = bits | 0x400000; /* so that cutting the payload of a NaN leaves no infinity */
+  vu cut = (vu)vf_select(vm_nan(x), (vf)quiet, (vf)rounded) >> 16;
+  return __builtin_convertvector(cut, vh);
 }
 
 #if defined(UPCONV_ISA_AVX512)

@@ -118,4 +118,47 @@ UC_INLINE void vf_transpose(vf v[VL]) {
 #endif
 }
 
+/* ---- 128-bit parts ---- */
+
+typedef float v4 __attribute__((vector_size(16)));
+
+/* Part p of v, for a constant p < VL / 4. */
+UC_INLINE v4 vf_part(vf v, const int p) {
+#if VL == 4
+  (void)p;
+  return v;
+#else
+  switch (p) {
+  case 0:
+    return __builtin_shufflevector(v, v, 0, 1, 2, 3);
+#if VL == 16
+  case 2:
+    return __builtin_shufflevector(v, v, 8, 9, 10, 11);
+  case 3:
+    return __builtin_shufflevector(v, v, 12, 13, 14, 15);
+#endif
+  default:
+    return __builtin_shufflevector(v, v, 4, 5, 6, 7);
+  }
+#endif
+}
+
+/* The vector of VL / 4 parts, `step` floats apart in memory. */
+UC_INLINE vf vf_load_parts(const float *p, int64_t step) {
+  v4 part[VL / 4];
+#pragma GCC unroll 4
+  for (int i = 0; i < VL / 4; i++) memcpy(&part[i], p + i * step, sizeof part[i]);
+#if VL == 4
+  return part[0];
+#elif VL == 8
+  return __builtin_shufflevector(part[0], part[1], 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+  typedef float v8 __attribute__((vector_size(32)));
+  v8 first = __builtin_shufflevector(part[0], part[1], 0, 1, 2, 3, 4, 5, 6, 7);
+  v8 second = __builtin_shufflevector(part[2], part[3], 0, 1, 2, 3, 4, 5, 6, 7);
+  return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
+                                 15);
+#endif
+}
+
 #endif

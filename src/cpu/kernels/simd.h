@@ -86,43 +86,58 @@ UC_INLINE void vh_store_n(uint16_t *p, vh v, int64_t n) {
 
 #else
 
+/* Pieces of 4, 2 and 1: AMD's masked stores are slow. */
+UC_INLINE void copy_pieces(void *to, const void *from, int64_t n, size_t size) {
+  char *p = (char *)to;
+  const char *q = (const char *)from;
+#pragma GCC unroll 3
+  for (int piece = 4; piece; piece /= 2)
+    if (n & piece) {
+      memcpy(p, q, (size_t)piece * size);
+      p += (size_t)piece * size;
+      q += (size_t)piece * size;
+    }
+}
+
 UC_INLINE vh vh_load_n(const uint16_t *p, int64_t n) {
   uint16_t lane[VL] = {0};
-  for (int64_t i = 0; i < n; i++) lane[i] = p[i];
+  if (n == VL) return vh_load(p);
+  copy_pieces(lane, p, n, sizeof *p);
   return vh_load(lane);
 }
 
 UC_INLINE void vh_store_n(uint16_t *p, vh v, int64_t n) {
   uint16_t lane[VL];
+  if (n == VL) {
+    vh_store(p, v);
+    return;
+  }
   vh_store(lane, v);
-  for (int64_t i = 0; i < n; i++) p[i] = lane[i];
-}
-
-#if defined(UPCONV_ISA_AVX2)
-
-UC_INLINE __m256i first_lanes(int64_t n) {
-  return (__m256i)((vi){0, 1, 2, 3, 4, 5, 6, 7} < (int32_t)n - (vi){0});
-}
-
-UC_INLINE vf vf_load_n(const float *p, int64_t n) { return _mm256_maskload_ps(p, first_lanes(n)); }
-
-UC_INLINE void vf_store_n(float *p, vf v, int64_t n) { _mm256_maskstore_ps(p, first_lanes(n), v); }
-
-#else
-
-UC_INLINE vf vf_load_n(const float *p, int64_t n) {
-  float lane[VL] = {0};
-  for (int64_t i = 0; i < n; i++) lane[i] = p[i];
-  return vf_load(lane);
+  copy_pieces(p, lane, n, sizeof *p);
 }
 
 UC_INLINE void vf_store_n(float *p, vf v, int64_t n) {
   float lane[VL];
+  if (n == VL) {
+    vf_store(p, v);
+    return;
+  }
   vf_store(lane, v);
-  for (int64_t i = 0; i < n; i++) p[i] = lane[i];
+  copy_pieces(p, lane, n, sizeof *p);
 }
 
+UC_INLINE vf vf_load_n(const float *p, int64_t n) {
+#if defined(UPCONV_ISA_AVX2)
+  vi loaded = (vi){0, 1, 2, 3, 4, 5, 6, 7} < (int32_t)n - (vi){0};
+  return _mm256_maskload_ps(p, (__m256i)loaded);
+#else
+  float lane[VL] = {0};
+  if (n == VL) return vf_load(p);
+  copy_pieces(lane, p, n, sizeof *p);
+  return vf_load(lane);
 #endif
+}
+
 #endif
 
 /* ---- masks and selection ---- */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lowered form as the CPU runs it: passes over tiles, decided once per plan. A pass walks the tiles of one value,
+ * The lowered form as backends run it: passes over tiles, decided once per plan. A pass walks the tiles of one value,
  * computes on each tile whatever that value needs, and either stores the tile or reduces it. Values that need the
  * whole extent of an axis (spatial reductions), and values that are broadcast along one, get a pass of their own and
  * are kept in memory; everything else lives in tile buffers only. A later pass that needs the convolution again
  * computes it again.
  */
-#ifndef UPCONV_CPU_PROGRAM_H
-#define UPCONV_CPU_PROGRAM_H
+#ifndef UPCONV_PROGRAM_H
+#define UPCONV_PROGRAM_H
 
-#include "../lowered.h"
+#include "lowered.h"
 
 typedef enum uc_step_kind {
   UC_STEP_CONV, /* the convolution's tile */
@@ -47,8 +47,9 @@ typedef struct uc_program {
   int max_steps;
 } uc_program;
 
-/* keep_all: every value gets a pass of its own, as an operator-by-operator library does. */
-upconv_status uc_program_build(const uc_lowered *lowered, bool keep_all, uc_program *program);
+/* keep_all: every value gets a pass of its own, as an operator-by-operator library does. also_keep: further values, per
+   value, that the backend wants in memory; NULL: none. */
+upconv_status uc_program_build(const uc_lowered *lowered, bool keep_all, const bool *also_keep, uc_program *program);
 void uc_program_free(uc_program *program);
 
 /* Whether an operand is one number per sample and channel, or fewer: read without a tile buffer. */

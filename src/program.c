@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../status.h"
+#include "status.h"
 
 /* ---- which values are kept in memory ---- */
 
@@ -42,7 +42,7 @@ static void keep_broadcast(const uc_lowered *lowered, bool (*one)[UC_AXES], int6
   }
 }
 
-static upconv_status find_kept(const uc_lowered *lowered, bool keep_all, bool *kept) {
+static upconv_status find_kept(const uc_lowered *lowered, bool keep_all, const bool *also_keep, bool *kept) {
   int values = lowered->tail->op_count + 1;
   bool(*one)[UC_AXES] = calloc((size_t)values, sizeof *one);
   int64_t(*shape)[UC_RANK] = calloc((size_t)values, sizeof *shape);
@@ -57,7 +57,7 @@ static upconv_status find_kept(const uc_lowered *lowered, bool keep_all, bool *k
   }
   if (status == UPCONV_OK) {
     find_single_axes(lowered, one);
-    for (int v = 0; v < values; v++) kept[v] = keep_all || v == values - 1;
+    for (int v = 0; v < values; v++) kept[v] = keep_all || v == values - 1 || (also_keep && also_keep[v]);
     for (int k = 0; k < lowered->tail->op_count; k++)
       if (reduces_space(&lowered->tail->op[k])) kept[k + 1] = true;
     keep_broadcast(lowered, one, shape, kept);
@@ -307,7 +307,7 @@ static upconv_status nominal_shapes(const uc_lowered *lowered, int64_t (*shape)[
   return status == UPCONV_OK ? uc_epilogue_shapes(lowered->tail, shape[0], shape) : status;
 }
 
-upconv_status uc_program_build(const uc_lowered *lowered, bool keep_all, uc_program *program) {
+upconv_status uc_program_build(const uc_lowered *lowered, bool keep_all, const bool *also_keep, uc_program *program) {
   *program = (uc_program){.lowered = lowered, .value_count = lowered->tail->op_count + 1};
   size_t values = (size_t)program->value_count;
   program->kept = calloc(values, sizeof *program->kept);
@@ -317,7 +317,7 @@ upconv_status uc_program_build(const uc_lowered *lowered, bool keep_all, uc_prog
   if (!program->kept || !program->pass || !shape)
     status = uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan of %zu operators", values - 1);
   if (status == UPCONV_OK) status = nominal_shapes(lowered, shape);
-  if (status == UPCONV_OK) status = find_kept(lowered, keep_all, program->kept);
+  if (status == UPCONV_OK) status = find_kept(lowered, keep_all, also_keep, program->kept);
   for (int v = 0; status == UPCONV_OK && v < program->value_count; v++)
     if (program->kept[v]) status = build_pass(program, v, (const int64_t(*)[UC_RANK])shape);
   free(shape);
