@@ -181,28 +181,37 @@ typedef struct weights {
   int64_t blocks, kernel[UC_AXES];
 } weights;
 
-/* Sums the taps of one axis into those of the folded one: [outer][K][inner] -> [outer][K*][inner].
-   */
+/* One block of [K][inner] to [K*][inner]: tap k* sums the taps of its range. */
+static void sum_taps(const double *from, double *to, int64_t inner, const uc_range *taps,
+                     int64_t count) {
+  for (int64_t k = 0; k < count; k++, to += inner) {
+    for (int64_t i = 0; i < inner; i++) to[i] = 0;
+    for (int64_t t = taps[k].begin; t < taps[k].end; t++)
+      for (int64_t i = 0; i < inner; i++) to[i] += from[t * inner + i];
+  }
+}
+
+/* The taps of one axis become those of the folded one: [outer][K][inner] to [outer][K*][inner]. */
 static upconv_status fold_taps(weights *w, const uc_fold *fold, int a) {
   const uc_axis *before = &fold->before[a], *after = &fold->after[a];
-  int64_t outer = w->blocks, inner = 1;
+  int64_t outer = w->blocks, inner = 1, count;
   for (int i = 0; i < a; i++) outer *= w->kernel[i];
   for (int i = a + 1; i < UC_AXES; i++) inner *= w->kernel[i];
-  int64_t count = 0;
   if (!uc_mul(outer, inner, &count) || !uc_mul(count, after->kernel, &count)) return no_memory();
   double *summed = allocate(count);
-  if (!summed) return no_memory();
-  for (int64_t k = 0; k < after->kernel; k++) {
-    int64_t u = k * after->dilation - after->pad_begin;
-    uc_range taps = uc_avg_pool_taps(before, fold->window.kernel[a], fold->window.stride[a], u);
-    for (int64_t o = 0; o < outer; o++) {
-      const double *from = w->number + o * before->kernel * inner;
-      double *to = summed + (o * after->kernel + k) * inner;
-      for (int64_t i = 0; i < inner; i++) to[i] = 0;
-      for (int64_t t = taps.begin; t < taps.end; t++)
-        for (int64_t i = 0; i < inner; i++) to[i] += from[t * inner + i];
-    }
+  uc_range *taps = malloc((size_t)after->kernel * sizeof *taps);
+  if (!summed || !taps) {
+    free(summed);
+    free(taps);
+    return no_memory();
   }
+  for (int64_t k = 0; k < after->kernel; k++)
+    taps[k] = uc_avg_pool_taps(before, fold->window.kernel[a], fold->window.stride[a],
+                               k * after->dilation - after->pad_begin);
+  for (int64_t o = 0; o < outer; o++)
+    sum_taps(w->number + o * before->kernel * inner, summed + o * after->kernel * inner, inner,
+             taps, after->kernel);
+  free(taps);
   free(w->number);
   w->number = summed;
   w->kernel[a] = after->kernel;

@@ -12,8 +12,8 @@
  * In the order in which they are tried; after one has fired, the driver starts again from the top.
  * First what makes the program smaller, because the folds need value 0 to have one reader; then the
  * folds; then hoisting, which must be done before merging: a two_slope of unknown slopes is not
- * monotone, its parts are. Each rule removes an operator or moves a pool towards the convolution,
- * so the process ends.
+ * monotone, its parts are; pools are merged after they have met. Each rule removes an operator or
+ * moves a pool towards the convolution, so the process ends.
  */
 static const struct {
   const char *name;
@@ -23,6 +23,7 @@ static const struct {
     {"fold-norm", uc_rule_fold_norm},           {"fold-scale", uc_rule_fold_scale},
     {"fold-bias", uc_rule_fold_bias},           {"fold-avg-pool", uc_rule_fold_avg_pool},
     {"hoist-max-pool", uc_rule_hoist_max_pool}, {"merge-activations", uc_rule_merge_activations},
+    {"merge-pools", uc_rule_merge_pools},
 };
 
 static void out_of_memory(uc_rewrite *rewrite) {

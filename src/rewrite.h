@@ -33,12 +33,15 @@ typedef struct uc_rewrite {
    rewrite->status is set). */
 typedef bool uc_rule_function(uc_rewrite *rewrite);
 
-uc_rule_function uc_rule_dead_operator, uc_rule_identity;                  /* rewrite_dead.c */
-uc_rule_function uc_rule_fold_norm, uc_rule_fold_scale, uc_rule_fold_bias; /* rewrite_fold.c */
-uc_rule_function uc_rule_fold_avg_pool;                                    /* rewrite_avg_pool.c */
-uc_rule_function uc_rule_hoist_max_pool;                                   /* rewrite_max_pool.c */
-uc_rule_function uc_rule_merge_activations;                                /* rewrite_merge.c */
-uc_rule_function uc_rule_unread_planes;                                    /* rewrite_dead.c */
+/* rewrite_dead.c */
+uc_rule_function uc_rule_dead_operator, uc_rule_identity, uc_rule_unread_planes;
+/* rewrite_fold.c */
+uc_rule_function uc_rule_fold_norm, uc_rule_fold_scale, uc_rule_fold_bias;
+/* rewrite_avg_pool.c, rewrite_max_pool.c, rewrite_merge.c, rewrite_merge_pools.c */
+uc_rule_function uc_rule_fold_avg_pool;
+uc_rule_function uc_rule_hoist_max_pool;
+uc_rule_function uc_rule_merge_activations;
+uc_rule_function uc_rule_merge_pools;
 
 /* Applies the table to lowered until no rule fires. constants may be NULL. */
 upconv_status uc_rewrite_apply(uc_lowered *lowered, const upconv_parameters *constants);

@@ -3,7 +3,8 @@
  * hoist-max-pool: f(x) then a max_pool becomes the pool, then f. Where f rises, max f(x) = f(max
  * x); where it falls, max f(x) = f(min x). Which of the two holds may differ by channel and be
  * known only at pack time (f(x) = m x with a learned m): extreme_pool takes the sign as a
- * parameter.
+ * parameter. A maximum or minimum over whole spatial axes is treated likewise, if the sign is
+ * known.
  *
  * f is applied to fewer elements, and what follows the pool can merge with it.
  */
@@ -19,9 +20,11 @@ static uc_ref sign_of_factor(const uc_rewrite *rewrite, uc_ref factor) {
   return low >= 0 ? uc_ref_constant(1) : high <= 0 ? uc_ref_constant(-1) : factor;
 }
 
-/* The direction of a pool, as a constant where it is known. Here 0 is on the side of max. */
+/* The direction of a pool or reduction, as a constant where it is known. Here 0 is on the side of
+   max. */
 static uc_ref direction_of_pool(const uc_rewrite *rewrite, const upconv_op *pool) {
-  if (pool->kind == UPCONV_OP_MAX_POOL) return uc_ref_constant(1);
+  if (pool->kind != UPCONV_OP_EXTREME_POOL)
+    return uc_ref_constant(pool->kind == UPCONV_OP_MIN ? -1 : 1);
   uc_ref dir = uc_rewrite_ref(rewrite, pool->operand[1]);
   double low, high;
   uc_rewrite_bounds(rewrite, dir, &low, &high);
@@ -103,45 +106,60 @@ static uc_ref turn(uc_rewrite *rewrite, uc_ref dir, uc_ref sign) {
   return uc_rewrite_select(rewrite, sign, dir, turned);
 }
 
-static bool makes_fewer(const upconv_window *window) {
-  return window->stride[0] > 1 || window->stride[1] > 1 || window->stride[2] > 1;
+/* A pool or reduction that picks elements and makes fewer of them. Not over channels: f differs
+   there. */
+static bool picks_fewer(const upconv_op *op) {
+  const int64_t *stride = op->window.stride;
+  switch (op->kind) {
+  case UPCONV_OP_MAX:
+  case UPCONV_OP_MIN:
+    return !(op->axes & UC_AXES_CHANNEL);
+  case UPCONV_OP_MAX_POOL:
+  case UPCONV_OP_EXTREME_POOL:
+    return stride[0] > 1 || stride[1] > 1 || stride[2] > 1;
+  default:
+    return false;
+  }
 }
 
-/* Swaps f = operator `before`, which reads one value at `position`, and the pool that reads f's
-   result. */
-static void swap(uc_rewrite *rewrite, int before, int position, int pool, uc_ref dir) {
-  upconv_op *op = rewrite->lowered->tail->op;
-  upconv_op f = op[before], extreme = op[pool];
-  extreme.operand[0] = f.operand[position];
+/* Gives the pool or reduction a direction. false: it cannot have one that is not known. */
+static bool set_direction(uc_rewrite *rewrite, upconv_op *pool, uc_ref dir) {
+  bool reduces = uc_op_classify(pool->kind) == UC_CLASS_REDUCE;
   bool always_max = dir.param < 0 && dir.constant >= 0;
-  extreme.kind = always_max ? UPCONV_OP_MAX_POOL : UPCONV_OP_EXTREME_POOL;
-  extreme.operand[1] =
-      always_max ? (upconv_operand){.kind = UPCONV_OPERAND_NONE} : uc_rewrite_operand(rewrite, dir);
-  f.operand[position] = (upconv_operand){.kind = UPCONV_OPERAND_VALUE, .index = before + 1};
-  op[before] = extreme;
-  op[pool] = f;
+  pool->operand[1] = (upconv_operand){.kind = UPCONV_OPERAND_NONE};
+  if (reduces) {
+    pool->kind = always_max ? UPCONV_OP_MAX : UPCONV_OP_MIN;
+    return dir.param < 0;
+  }
+  pool->kind = always_max ? UPCONV_OP_MAX_POOL : UPCONV_OP_EXTREME_POOL;
+  if (!always_max) pool->operand[1] = uc_rewrite_operand(rewrite, dir);
+  return true;
 }
 
 /*
- * Precondition: a max_pool or extreme_pool that makes fewer elements is the only reader of a value
- * made by a monotone function, per channel, of one other value. A function of one value, constants
- * and parameters does not broadcast, so the pool sees the same shape. Its padding is never an
- * element, and no window is all padding (uc_epilogue_shapes), so padding needs no identity.
+ * Precondition: a max_pool, extreme_pool, max or min that makes fewer elements is the only reader
+ * of a value made by a monotone function, per channel, of one other value. A function of one value,
+ * constants and parameters does not broadcast, so the pool sees the same shape. Its padding is
+ * never an element, and no window is all padding (uc_epilogue_shapes), so padding needs no
+ * identity.
  */
 bool uc_rule_hoist_max_pool(uc_rewrite *rewrite) {
-  const upconv_epilogue *tail = rewrite->lowered->tail;
-  for (int i = 0; i < tail->op_count; i++) {
-    const upconv_op *pool = &tail->op[i];
-    if (pool->kind != UPCONV_OP_MAX_POOL && pool->kind != UPCONV_OP_EXTREME_POOL) continue;
-    int before = pool->operand[0].index - 1, position = 0;
-    if (before < 0 || rewrite->uses[before + 1] != 1 || !makes_fewer(&pool->window)) continue;
-    const upconv_op *f = &tail->op[before];
+  upconv_op *op = rewrite->lowered->tail->op;
+  for (int i = 0; i < rewrite->lowered->tail->op_count; i++) {
+    if (!picks_fewer(&op[i])) continue;
+    int before = op[i].operand[0].index - 1, position = 0;
+    if (before < 0 || rewrite->uses[before + 1] != 1) continue;
+    upconv_op f = op[before], pool = op[i];
     uc_ref sign;
-    if (!uc_rewrite_reads_one_value(f, &position) || !is_monotone(rewrite, f, position, &sign))
+    if (!uc_rewrite_reads_one_value(&f, &position) || !is_monotone(rewrite, &f, position, &sign))
       continue;
-    uc_ref dir = turn(rewrite, direction_of_pool(rewrite, pool), sign);
+    uc_ref dir = turn(rewrite, direction_of_pool(rewrite, &pool), sign);
+    if (!set_direction(rewrite, &pool, dir)) continue;
     uc_rewrite_note(rewrite, before);
-    swap(rewrite, before, position, i, dir);
+    pool.operand[0] = f.operand[position];
+    f.operand[position] = (upconv_operand){.kind = UPCONV_OPERAND_VALUE, .index = before + 1};
+    op[before] = pool;
+    op[i] = f;
     return true;
   }
   return false;

@@ -154,6 +154,19 @@ static void formulas(void) {
   destroy(&s);
 }
 
+/* Formulas of different kinds over the same operands: v + 0.5 in the fold, v * 0.5 behind it. */
+static void formulas_alike(void) {
+  setup s = make("ci1 co2 in4 k1 | batch_norm mean=@m var=@v eps=0.5 | gelu | mul @v | mul 0.5");
+  uc_folded f;
+  if (s.ready && CHECK_STATUS(fold(&s, &f), UPCONV_OK)) {
+    check_numbers(f.weight, (double[]){1 / sqrt(3.5), 2 / sqrt(4)}, 2, "weight");
+    CHECK_INT(f.param_count, 1);
+    check_numbers(f.param[0], (double[]){1.5, 1.75}, 2, "param");
+    uc_folded_free(&f);
+  }
+  destroy(&s);
+}
+
 /* ---- memory ---- */
 
 static void check_view(setup *s, const upconv_tensor *view, const char *what) {
@@ -337,6 +350,7 @@ int main(int argc, char **argv) {
       {"norm", norm},
       {"avg_pool", avg_pool},
       {"formulas", formulas},
+      {"formulas_alike", formulas_alike},
       {"strides", strides},
       {"dtypes", dtypes},
       {"vectors", vectors},

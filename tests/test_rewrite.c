@@ -187,7 +187,11 @@ static void hoist(void) {
   check_tail("gelu | elu | extreme_pool 2 dir=@d", "gelu | extreme_pool 2 dir=@d | elu");
   check_tail("gelu | mul -2 | neg | max_pool 2", "gelu | max_pool 2 | mul 2");
   /* Behind both pools, which each see the function before them. */
-  check_tail("gelu | max_pool 2 | tanh | max_pool 2", "gelu | max_pool 2 | max_pool 2 | tanh");
+  check_tail("gelu | max_pool 2 | tanh | max_pool 2", "gelu | max_pool 4 | tanh");
+  /* Reductions over space, too. */
+  check_tail("gelu | tanh | max hw", "gelu | max hw | tanh");
+  check_tail("gelu | neg | max w", "gelu | min w | neg");
+  check_tail("gelu | mul -2 | add @a | min h", "gelu | max h | mul -2 | add @a");
   /* The operand may have other readers: only the function's own result may not. */
   check_tail("gelu | tanh | max_pool 2 | sum %1 hw | add %3",
              "gelu | max_pool 2 | tanh | sum %1 hw | add %3");
@@ -231,6 +235,12 @@ static void hoist_not(void) {
     snprintf(text, sizeof text, "gelu | %s | max_pool 2", form[i]);
     check_not("hoist-max-pool", plain, text);
   }
+  /* No reduction has a direction that differs by channel, and f may differ by channel. */
+  check_not("hoist-max-pool", plain, "gelu | mul @a | max hw");
+  check_not("hoist-max-pool", plain, "gelu | tanh | max c");
+  check_not("hoist-max-pool", plain, "gelu | add @a | max c");
+  check_not("hoist-max-pool", plain, "gelu | tanh | sum hw");
+  check_not("hoist-max-pool", plain, "gelu | tanh | mean hw");
   /* Nothing gained: as many elements behind the pool. */
   check_not("hoist-max-pool", plain, "gelu | tanh | max_pool 3 s1 p1");
   /* The function's result has another reader, or is the result. */
@@ -274,6 +284,39 @@ static void merge_not(void) {
   check_not(rule, plain, "gelu | mul 1e200 | mul 1e200");
   check_not(rule, plain, "gelu | relu");
   check_not(rule, plain, "relu | avg_pool 2 | relu");
+}
+
+/* ---- merge-pools ---- */
+
+static void pools(void) {
+  check_tail("max_pool 2 | max_pool 3", "max_pool 6");
+  check_tail("gelu | max_pool 2 | relu | max_pool 3 s2 | tanh",
+             "gelu | max_pool 6 s4 | relu | tanh");
+  check_tail("gelu | avg_pool 2x1 | avg_pool 1x3 s2x3", "gelu | avg_pool 2x3 s4x3");
+  check_tail("extreme_pool 2 dir=@a | extreme_pool 2 dir=@a", "extreme_pool 4 dir=@a");
+  check_tail("extreme_pool 2 dir=-1 | extreme_pool 2 dir=-1 | sum %1 hw",
+             "extreme_pool 2 dir=-1 | sum hw");
+  check_tail("max_pool 2 | max_pool 1 s2 | max_pool 2", "max_pool 2 s4 | max_pool 2");
+}
+
+static void pools_not(void) {
+  const char *rule = "merge-pools";
+  check_not(rule, plain, "max_pool 2 | avg_pool 2");
+  check_not(rule, plain, "max_pool 2 s1 | max_pool 2");
+  check_not(rule, plain, "max_pool 2 s3 | max_pool 2");
+  check_not(rule, plain, "max_pool 2 p1 | max_pool 2");
+  check_not(rule, plain, "max_pool 2 | max_pool 2 p0 pe1");
+  check_not(rule, plain, "max_pool 2 d2 | max_pool 2");
+  check_not(rule, plain, "max_pool 2 | max_pool 2 d2");
+  check_not(rule, plain, "max_pool 2 ceil | max_pool 2");
+  check_not(rule, plain, "max_pool 2 | max_pool 2 ceil");
+  check_not(rule, plain, "gelu | avg_pool 2 div=3 | avg_pool 2");
+  check_not(rule, plain, "gelu | avg_pool 2 | avg_pool 2 div=4");
+  check_not(rule, plain, "extreme_pool 2 dir=@a | extreme_pool 2 dir=@b");
+  check_not(rule, plain, "extreme_pool 2 dir=1 | extreme_pool 2 dir=-1");
+  check_not(rule, plain, "max_pool 2 | extreme_pool 2 dir=@a");
+  check_not(rule, plain, "max_pool 2 | max_pool 2 | sum %1 hw | add %2");
+  check_not(rule, plain, "max_pool 2 | gelu | max_pool 2");
 }
 
 /* ---- what does nothing ---- */
@@ -432,14 +475,15 @@ static void param_sizes(void) {
   upconv_problem *problem = NULL;
   upconv_epilogue *epilogue = NULL;
   uc_lowered lowered;
-  if (!CHECK_STATUS(
-          upconv_problem_parse("ci2 co6 in4 k3 | gelu | mul @a | relu | add @b[] | sum c | add @c",
-                               &problem, &epilogue),
-          UPCONV_OK))
+  if (!CHECK_STATUS(upconv_problem_parse(
+                        "ci2 co6 in4 k3 | gelu | mul @a | relu | add @b[] | sum c | add @c | "
+                        "mul @e %4 | add %6",
+                        &problem, &epilogue),
+                    UPCONV_OK))
     return;
   if (CHECK_STATUS(uc_lower(problem, epilogue, NULL, false, &lowered), UPCONV_OK)) {
-    /* mul | relu merge to two_slope @a t with t = a selected by its sign. */
-    CHECK_INT(lowered.tail->param_count, 4);
+    /* mul | relu merge to a two_slope of two parameters. */
+    CHECK_INT(lowered.tail->param_count, 5);
     for (int i = 0; i < lowered.tail->param_count; i++) {
       const char *name = lowered.tail->param[i].name;
       int64_t wanted = name[0] == 'b' || name[0] == 'c' ? 1 : 6;
@@ -452,8 +496,12 @@ static void param_sizes(void) {
   upconv_problem_destroy(problem);
 }
 
-/* A derived parameter does not take a name that the caller has given. */
+/* A derived parameter does not take a name that the caller has given. Declarations are in the order
+   in which the printed tail mentions them, and need no list. */
 static void names(void) {
+  check_tail("gelu | batch_norm mean=@m var=@v weight=@w bias=@b",
+             "gelu | batch_norm mean=@m var=@v weight=@w bias=@b");
+  check_tail("gelu | mul @a | mul @b | max_pool 2", "gelu | extreme_pool 2 dir=@t0 | mul @t1");
   check_tail("gelu | mul @t0 | mul @b | add #t1", "gelu | mul @t2 | add #t1");
 }
 
@@ -470,6 +518,8 @@ int main(int argc, char **argv) {
       {"hoist_not", hoist_not},
       {"merge", merge},
       {"merge_not", merge_not},
+      {"pools", pools},
+      {"pools_not", pools_not},
       {"nothing", nothing},
       {"nothing_not", nothing_not},
       {"unread_planes", unread_planes},

@@ -317,7 +317,11 @@ static bool write_hoist(uint64_t *random, random_program *program) {
     snprintf(text, sizeof text, mark ? "%.*s%%%d" : "%.*s", head, form, program->ops);
     fits = random_program_append(program, text);
   }
-  return fits && append_max_pool(random, program);
+  static const char *const reduction[] = {"max w", "min w", "global_max_pool"};
+  if (!fits || check_random_range(random, 0, 5)) return fits && append_max_pool(random, program);
+  /* Factors of unknown sign stay before a reduction. */
+  return random_program_append(program, "tanh") &&
+         random_program_append(program, RANDOM_PICK(random, reduction));
 }
 
 static void hoist_max_pool(void) {
@@ -355,6 +359,24 @@ static bool write_merge(uint64_t *random, random_program *program) {
 
 static void merge_activations(void) {
   run_property(&(property){"merge-activations", NULL, write_merge, true});
+}
+
+/* ---- merge-pools ---- */
+
+static bool write_pools(uint64_t *random, random_program *program) {
+  static const char *const form[] = {"max_pool %d | max_pool %d s%d",
+                                     "max_pool %d | max_pool %d s1",
+                                     "gelu | avg_pool %d | avg_pool %d s%d exclude_pad",
+                                     "gelu | max_pool %d | relu | max_pool %d s%d",
+                                     "extreme_pool %d dir=@d | extreme_pool %d s%d dir=@d"};
+  char text[128];
+  snprintf(text, sizeof text, RANDOM_PICK(random, form), (int)check_random_range(random, 2, 3),
+           (int)check_random_range(random, 2, 3), (int)check_random_range(random, 2, 4));
+  return random_program_append(program, text);
+}
+
+static void merge_pools(void) {
+  run_property(&(property){"merge-pools", even_stride, write_pools, true});
 }
 
 /* ---- what does nothing ---- */
@@ -404,12 +426,19 @@ static void anything(void) {
 
 int main(int argc, char **argv) {
   static const check_test tests[] = {
-      {"fold_norm", fold_norm},           {"fold_scale", fold_scale},
-      {"fold_bias", fold_bias},           {"fold_chain", fold_chain},
-      {"fold_avg_pool", fold_avg_pool},   {"fold_avg_pool_plain", fold_avg_pool_plain},
-      {"hoist_max_pool", hoist_max_pool}, {"merge_activations", merge_activations},
-      {"drop_dead", drop_dead},           {"drop_identity", drop_identity},
-      {"drop_planes", drop_planes},       {"anything", anything},
+      {"fold_norm", fold_norm},
+      {"fold_scale", fold_scale},
+      {"fold_bias", fold_bias},
+      {"fold_chain", fold_chain},
+      {"fold_avg_pool", fold_avg_pool},
+      {"fold_avg_pool_plain", fold_avg_pool_plain},
+      {"hoist_max_pool", hoist_max_pool},
+      {"merge_activations", merge_activations},
+      {"merge_pools", merge_pools},
+      {"drop_dead", drop_dead},
+      {"drop_identity", drop_identity},
+      {"drop_planes", drop_planes},
+      {"anything", anything},
   };
   return check_main(argc, argv, tests, CHECK_COUNT(tests));
 }
