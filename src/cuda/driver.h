@@ -176,8 +176,7 @@ typedef struct uc_cuda_device {
   char name[128];
   int major, minor; /* compute capability */
   int64_t memory_bytes;
-  int64_t l2_bytes;
-  int64_t constant_bytes;
+  int l2_bytes, constant_bytes;
   int sm_count;
   int shared_per_block;       /* bytes that a block gets without asking */
   int shared_per_block_optin; /* ... and after setting UC_FUNCTION_MAX_DYNAMIC_SHARED_BYTES */

@@ -32,6 +32,16 @@ typedef struct uc_library {
  */
 upconv_status uc_library_open(const uc_library_wanted *wanted, uc_library *library);
 
+/* Where a table of functions keeps the address of a symbol. */
+typedef struct uc_library_symbol {
+  const char *name;
+  size_t offset; /* of the function pointer in the table */
+} uc_library_symbol;
+
+/* Fills in the table. UPCONV_DEVICE_ERROR names the library and the first symbol that it lacks. */
+upconv_status uc_library_symbols(const uc_library *library, const uc_library_symbol *symbol,
+                                 size_t count, void *table);
+
 /* The folders that a search in toolkits and Python packages visits, in order, as strings that
    free() releases. Stores at most capacity of them and returns how many. */
 int uc_library_folders(char **folder, int capacity);

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stddef.h>
+
+#include "driver.h"
+#include "status.h"
+
+typedef struct attribute {
+  int number;
+  size_t offset; /* of an int in uc_cuda_device */
+  bool required;
+} attribute;
+
+static const attribute attributes[] = {
+    {UC_DEVICE_CAPABILITY_MAJOR, offsetof(uc_cuda_device, major), true},
+    {UC_DEVICE_CAPABILITY_MINOR, offsetof(uc_cuda_device, minor), true},
+    {UC_DEVICE_L2_BYTES, offsetof(uc_cuda_device, l2_bytes), true},
+    {UC_DEVICE_CONSTANT_MEMORY, offsetof(uc_cuda_device, constant_bytes), true},
+    {UC_DEVICE_SM_COUNT, offsetof(uc_cuda_device, sm_count), true},
+    {UC_DEVICE_SHARED_PER_BLOCK, offsetof(uc_cuda_device, shared_per_block), true},
+    {UC_DEVICE_SHARED_PER_BLOCK_OPTIN, offsetof(uc_cuda_device, shared_per_block_optin), true},
+    {UC_DEVICE_SHARED_PER_SM, offsetof(uc_cuda_device, shared_per_sm), true},
+    {UC_DEVICE_SHARED_RESERVED, offsetof(uc_cuda_device, shared_reserved), true},
+    {UC_DEVICE_REGISTERS_PER_BLOCK, offsetof(uc_cuda_device, registers_per_block), true},
+    {UC_DEVICE_REGISTERS_PER_SM, offsetof(uc_cuda_device, registers_per_sm), true},
+    {UC_DEVICE_MAX_THREADS_PER_BLOCK, offsetof(uc_cuda_device, threads_per_block), true},
+    {UC_DEVICE_THREADS_PER_SM, offsetof(uc_cuda_device, threads_per_sm), true},
+    {UC_DEVICE_BLOCKS_PER_SM, offsetof(uc_cuda_device, blocks_per_sm), true},
+    /* Good to know, and on their way out of CUDA. */
+    {UC_DEVICE_CLOCK_KHZ, offsetof(uc_cuda_device, clock_khz), false},
+    {UC_DEVICE_MEMORY_CLOCK_KHZ, offsetof(uc_cuda_device, memory_clock_khz), false},
+    {UC_DEVICE_MEMORY_BUS_BITS, offsetof(uc_cuda_device, memory_bus_bits), false},
+};
+
+static upconv_status query_attributes(uc_cuda_device *device) {
+  const uc_cuda_driver *driver = device->driver;
+  for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++) {
+    const attribute *a = &attributes[i];
+    int value = 0;
+    int result = driver->cuDeviceGetAttribute(&value, a->number, device->handle);
+    if (result != UC_CUDA_SUCCESS && a->required) {
+      upconv_status status = uc_cuda_check(driver, result, "cuDeviceGetAttribute");
+      return uc_fail_in(status, "attribute %d", a->number);
+    }
+    *(int *)(void *)((char *)device + a->offset) = result == UC_CUDA_SUCCESS ? value : 0;
+  }
+  return UPCONV_OK;
+}
+
+static upconv_status query(uc_cuda_device *device) {
+  const uc_cuda_driver *driver = device->driver;
+  int result = driver->cuDeviceGet(&device->handle, device->ordinal);
+  upconv_status status = uc_cuda_check(driver, result, "cuDeviceGet");
+  if (status != UPCONV_OK) return status;
+  result = driver->cuDeviceGetName(device->name, (int)sizeof device->name, device->handle);
+  status = uc_cuda_check(driver, result, "cuDeviceGetName");
+  if (status != UPCONV_OK) return status;
+  size_t bytes = 0;
+  result = driver->cuDeviceTotalMem(&bytes, device->handle);
+  status = uc_cuda_check(driver, result, "cuDeviceTotalMem");
+  if (status != UPCONV_OK) return status;
+  device->memory_bytes = (int64_t)bytes;
+  return query_attributes(device);
+}
+
+upconv_status uc_cuda_device_query(int ordinal, uc_cuda_device *device) {
+  const uc_cuda_driver *driver;
+  upconv_status status = uc_cuda_driver_get(&driver);
+  if (status != UPCONV_OK) return status;
+  if (ordinal < 0 || ordinal >= driver->device_count)
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "device cuda:%d: there %s %d, counted from 0", ordinal,
+                   driver->device_count == 1 ? "is" : "are", driver->device_count);
+  uc_cuda_device found = {.driver = driver, .ordinal = ordinal};
+  status = query(&found);
+  if (status != UPCONV_OK) return uc_fail_in(status, "device cuda:%d", ordinal);
+  *device = found;
+  return UPCONV_OK;
+}
+
+upconv_status uc_cuda_device_open(int ordinal, uc_cuda_device *device) {
+  uc_cuda_device found;
+  upconv_status status = uc_cuda_device_query(ordinal, &found);
+  if (status != UPCONV_OK) return status;
+  int result = found.driver->cuDevicePrimaryCtxRetain(&found.context, found.handle);
+  status = uc_cuda_check(found.driver, result, "cuDevicePrimaryCtxRetain");
+  if (status != UPCONV_OK) return uc_fail_in(status, "device cuda:%d", ordinal);
+  *device = found;
+  return UPCONV_OK;
+}
+
+void uc_cuda_device_close(uc_cuda_device *device) {
+  if (!device->context) return;
+  device->driver->cuDevicePrimaryCtxRelease(device->handle);
+  device->context = NULL;
+}
+
+upconv_status uc_cuda_enter(const uc_cuda_device *device) {
+  int result = device->driver->cuCtxPushCurrent(device->context);
+  return uc_cuda_check(device->driver, result, "cuCtxPushCurrent");
+}
+
+void uc_cuda_leave(const uc_cuda_device *device) {
+  uc_cuda_context popped;
+  device->driver->cuCtxPopCurrent(&popped);
+}
