@@ -61,9 +61,9 @@ static void print_text(const bench *b, const bench_result *r) {
          100 * r->time.spread, units_rate(r->work.planned_bytes / r->time.median, "B/s", memory),
          units_rate(r->work.planned_flop / r->time.median, "FLOP/s", arithmetic),
          units_number(100 * floor / r->time.median, part));
-  printf("  floor %s (%s), fastest %s, %d runs%s%s\n", units_seconds(floor, least), reason,
-         units_seconds(r->time.fastest, fastest), r->time.runs, *r->candidate ? ", " : "",
-         r->candidate);
+  printf("  floor %s (%s), fastest %s, %d run%s%s%s\n", units_seconds(floor, least), reason,
+         units_seconds(r->time.fastest, fastest), r->time.runs, r->time.runs == 1 ? "" : "s",
+         *r->candidate ? ", " : "", r->candidate);
   if (r->verified)
     printf("  largest error %s of its bound: %s\n", units_number(r->worst, worst),
            r->worst <= 1 ? "right" : "WRONG");

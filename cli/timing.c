@@ -9,7 +9,7 @@
 
 #include "progress.h"
 
-enum { WARM_UPS = 2, MIN_RUNS = 7, MAX_RUNS = 1000 };
+enum { WARM_UPS = 1, MIN_RUNS = 7, MIN_LONG_RUNS = 3, MAX_RUNS = 1000 };
 static const double ENOUGH_TIME = 1.0;  /* inside the runs */
 static const double LONGEST_TIME = 3.0; /* with the evictions between them */
 static const double WARM_UP_TIME = 0.1;
@@ -62,8 +62,11 @@ static int collect(bool (*run)(void *data), void *data, const timing_options *op
     if (!run(data)) return -1;
     sample[count] = timing_now() - start;
     total += sample[count++];
-    double part = fmax(total / ENOUGH_TIME, (timing_now() - began) / LONGEST_TIME);
-    if (!options->repeat && count >= MIN_RUNS && part >= 1) break;
+    double elapsed = timing_now() - began;
+    bool enough = (count >= MIN_RUNS && total >= ENOUGH_TIME) ||
+                  (count >= MIN_LONG_RUNS && elapsed >= LONGEST_TIME);
+    if (!options->repeat && enough) break;
+    double part = fmax(total / ENOUGH_TIME, elapsed / LONGEST_TIME);
     progress_update(options->repeat ? count : (int64_t)(100 * part));
   }
   progress_end();
