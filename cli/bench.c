@@ -110,8 +110,8 @@ static void print_head(bench *b) {
     return;
   }
   char copy[UNITS_SIZE], fma[UNITS_SIZE];
-  printf("%s; %s caches; measured in this run: copy %s, fma %s\n", device,
-         b->values->warm ? "warm" : "cold", units_rate(b->machine.copy_rate, "B/s", copy),
+  printf("%s; %s caches; measured: copy %s, fma %s\n", device, b->values->warm ? "warm" : "cold",
+         units_rate(b->machine.copy_rate, "B/s", copy),
          units_rate(b->machine.fma_rate, "FLOP/s", fma));
 }
 
