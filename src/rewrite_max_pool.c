@@ -137,30 +137,45 @@ static bool set_direction(uc_rewrite *rewrite, upconv_op *pool, uc_ref dir) {
 }
 
 /*
- * Precondition: a max_pool, extreme_pool, max or min that makes fewer elements is the only reader
- * of a value made by a monotone function, per channel, of one other value. A function of one value,
- * constants and parameters does not broadcast, so the pool sees the same shape. Its padding is
- * never an element, and no window is all padding (uc_epilogue_shapes), so padding needs no
- * identity.
+ * Swaps operator i and the one that makes its operand. Precondition: a max_pool, extreme_pool, max
+ * or min that makes fewer elements is the only reader of a value made by a monotone function, per
+ * channel, of one other value. A function of one value, constants and parameters does not
+ * broadcast, so the pool sees the same shape. Its padding is never an element, and no window is all
+ * padding (uc_epilogue_shapes), so padding needs no identity.
  */
-bool uc_rule_hoist_max_pool(uc_rewrite *rewrite) {
+static bool hoist(uc_rewrite *rewrite, int i, uc_text *text) {
   upconv_op *op = rewrite->lowered->tail->op;
-  for (int i = 0; i < rewrite->lowered->tail->op_count; i++) {
-    if (!picks_fewer(&op[i])) continue;
-    int before = op[i].operand[0].index - 1, position = 0;
-    if (before < 0 || rewrite->uses[before + 1] != 1) continue;
-    upconv_op f = op[before], pool = op[i];
-    uc_ref sign;
-    if (!uc_rewrite_reads_one_value(&f, &position) || !is_monotone(rewrite, &f, position, &sign))
-      continue;
-    uc_ref dir = turn(rewrite, direction_of_pool(rewrite, &pool), sign);
-    if (!set_direction(rewrite, &pool, dir)) continue;
-    uc_rewrite_note(rewrite, before);
-    pool.operand[0] = f.operand[position];
-    f.operand[position] = (upconv_operand){.kind = UPCONV_OPERAND_VALUE, .index = before + 1};
-    op[before] = pool;
-    op[i] = f;
-    return true;
+  if (!picks_fewer(&op[i])) return false;
+  int before = op[i].operand[0].index - 1, position = 0;
+  if (before < 0 || rewrite->uses[before + 1] != 1) return false;
+  upconv_op f = op[before], pool = op[i];
+  uc_ref sign;
+  if (!uc_rewrite_reads_one_value(&f, &position) || !is_monotone(rewrite, &f, position, &sign))
+    return false;
+  uc_ref dir = turn(rewrite, direction_of_pool(rewrite, &pool), sign);
+  if (!set_direction(rewrite, &pool, dir)) return false;
+  uc_text_add(text, text->length ? ", " : "");
+  uc_op_print(rewrite->lowered->tail, before, text);
+  pool.operand[0] = f.operand[position];
+  f.operand[position] = (upconv_operand){.kind = UPCONV_OPERAND_VALUE, .index = before + 1};
+  op[before] = pool;
+  op[i] = f;
+  return true;
+}
+
+/* Moves the first pool that can be moved, as far as it goes. The function that it passes is now the
+   only reader of the pool's result, as the pool was of the function's. */
+bool uc_rule_hoist_max_pool(uc_rewrite *rewrite) {
+  const upconv_epilogue *tail = rewrite->lowered->tail;
+  uc_text text;
+  uc_text_init(&text, rewrite->detail, sizeof rewrite->detail);
+  for (int i = 0; i < tail->op_count; i++) {
+    /* The value that the pool reads is the one made where the pool will be. */
+    for (int at = i; at >= 0;) {
+      int before = tail->op[at].operand[0].index - 1;
+      at = hoist(rewrite, at, &text) ? before : -1;
+    }
+    if (text.length) return true;
   }
   return false;
 }

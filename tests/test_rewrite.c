@@ -89,7 +89,7 @@ static void double_leaky_max(void) {
                 "leaky_relu 0.2 | mul @multiplier | leaky_relu 0.2 | max_pool 2",
                 "n16 ci16 co32 in16x32x32 k3 s2 p1 op1 bias",
                 "extreme_pool 2 dir=@multiplier | two_slope @t1 @t2",
-                "hoist-max-pool hoist-max-pool hoist-max-pool merge-activations merge-activations");
+                "hoist-max-pool merge-activations merge-activations");
 }
 
 /* ---- folds ---- */
