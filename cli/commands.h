@@ -12,6 +12,7 @@ extern const arg_command command_plan;
 extern const arg_command command_bench;
 extern const arg_command command_demo;
 extern const arg_command command_devices;
+extern const arg_command command_cache;
 extern const arg_command command_version;
 
 enum { MAX_THREADS = 1024 };

@@ -25,7 +25,7 @@ typedef struct header {
 } header;
 
 static const char magic[8] = {'u', 'p', 'c', 'o', 'n', 'v', '\r', '\n'};
-enum { VERSION = 1, DEFAULT_LIMIT_MB = 512 };
+enum { VERSION = 1, MEGABYTE = 1000000, DEFAULT_LIMIT_MB = 512 };
 
 static char *join(const char *a, const char *b) {
   char *path = NULL;
@@ -48,9 +48,9 @@ int64_t uc_cache_limit(void) {
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (*end == '\0' && errno == 0 && value <= INT64_MAX >> 20) megabytes = value;
+    if (*end == '\0' && errno == 0 && value <= INT64_MAX / MEGABYTE) megabytes = value;
   }
-  return megabytes << 20;
+  return megabytes * MEGABYTE;
 }
 
 static void hash_image(const void *image, size_t size, uint8_t digest[UC_SHA256_SIZE]) {

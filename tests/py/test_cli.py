@@ -145,7 +145,7 @@ def leaves(folder, *names):
 
 # ---------------------------------------------------------------- usage
 
-COMMANDS = ["run", "test", "plan", "bench", "demo", "devices", "version"]
+COMMANDS = ["run", "test", "plan", "bench", "demo", "devices", "cache", "version"]
 
 
 def test_help_names_every_command():
@@ -169,7 +169,7 @@ def test_help_of_a_command(command):
 def test_version_and_devices():
     assert re.fullmatch(r"upconv \d+\.\d+\.\d+ \((with|without) ONNX\)\n", succeeds("version"))
     assert succeeds("--version") == succeeds("version")
-    assert re.match(r"cpu: \w+, \d+ threads?\n", succeeds("devices"))
+    assert re.match(r"cpu: \w+, \d+ threads?\n(no )?cuda.*: .+\n", succeeds("devices"))
 
 
 @pytest.mark.parametrize(
