@@ -8,8 +8,8 @@
 
 #include "check.h"
 #include "lowered.h"
-#include "random_program.h"
 #include "reference.h"
+#include "small_program.h"
 
 enum { CASES = 300 };
 
@@ -20,7 +20,7 @@ static bool has_fired(const uc_lowered *lowered, const char *rule) {
 }
 
 static void describe(const uc_lowered *lowered) {
-  char before[RANDOM_TEXT], conv[512], tail[RANDOM_TEXT];
+  char before[SMALL_TEXT], conv[512], tail[SMALL_TEXT];
   upconv_problem_print(&lowered->source, lowered->source_tail, before, sizeof before, NULL);
   upconv_problem_print(&lowered->conv, NULL, conv, sizeof conv, NULL);
   upconv_epilogue_print(lowered->tail, tail, sizeof tail, NULL);
@@ -45,8 +45,8 @@ static bool same(double a, double b, double bound) {
 
 static void compare(const uc_lowered *lowered, uint64_t *random, int64_t batch,
                     const int64_t *in_size, tally *count) {
-  program_data data;
-  if (program_data_create(&data, random, &lowered->source, lowered->source_tail, batch, in_size)) {
+  small_data data;
+  if (small_data_create(&data, random, &lowered->source, lowered->source_tail, batch, in_size)) {
     size_t n = (size_t)data.y_count + 1;
     double *result[4];
     for (int i = 0; i < 4; i++) result[i] = calloc(n, sizeof(double));
@@ -72,7 +72,7 @@ static void compare(const uc_lowered *lowered, uint64_t *random, int64_t batch,
     count->runs++;
     for (int i = 0; i < 4; i++) free(result[i]);
   }
-  program_data_free(&data);
+  small_data_free(&data);
 }
 
 /* The nominal size and two others. */
@@ -93,24 +93,24 @@ static void compare_sizes(const uc_lowered *lowered, uint64_t *random, tally *co
 typedef struct property {
   const char *rule;
   void (*prepare)(uint64_t *random, upconv_problem_desc *desc); /* may be NULL */
-  bool (*write)(uint64_t *random, random_program *program);     /* false: does not fit; try again */
+  bool (*write)(uint64_t *random, small_program *program);      /* false: does not fit; try again */
   bool always; /* every program written must make the rule fire */
 } property;
 
 static void run_case(const property *tested, uint64_t *random, int *fired, tally *count) {
-  upconv_problem_desc desc = random_problem(random);
+  upconv_problem_desc desc = small_problem(random);
   if (tested->prepare) tested->prepare(random, &desc);
-  random_program program;
-  if (!random_program_init(&program, &desc)) return;
+  small_program program;
+  if (!small_program_init(&program, &desc)) return;
   upconv_epilogue *epilogue = NULL;
   if (tested->write(random, &program)) {
     int more = (int)check_random_range(random, 0, 3);
     /* Another reader of an earlier value can stop a rule, rightly. */
     if (tested->always)
-      random_program_append_chain(&program, random, more);
+      small_program_append_chain(&program, random, more);
     else
-      random_program_append_any(&program, random, more);
-    epilogue = random_program_epilogue(&program);
+      small_program_append_any(&program, random, more);
+    epilogue = small_program_epilogue(&program);
   }
   uc_lowered lowered;
   if (epilogue && CHECK_STATUS(uc_lower(program.problem, epilogue, NULL, false, &lowered), 0)) {
@@ -125,7 +125,7 @@ static void run_case(const property *tested, uint64_t *random, int *fired, tally
     check_context(NULL);
   }
   upconv_epilogue_destroy(epilogue);
-  random_program_free(&program);
+  small_program_free(&program);
 }
 
 static void run_property(const property *tested) {
@@ -144,45 +144,45 @@ static void run_property(const property *tested) {
 
 /* ---- folds ---- */
 
-static bool write_norm(uint64_t *random, random_program *program) {
+static bool write_norm(uint64_t *random, small_program *program) {
   static const char *const form[] = {
       "batch_norm mean=@$ var=@$",
       "batch_norm mean=@$ var=@$ weight=@$",
       "batch_norm mean=@$ var=@$ bias=@$ eps=0.1",
       "batch_norm mean=@$[] var=@$ weight=@$ bias=@$[]",
   };
-  return random_program_append(program, RANDOM_PICK(random, form));
+  return small_program_append(program, PICK_ONE(random, form));
 }
 
 static void fold_norm(void) { run_property(&(property){"fold-norm", NULL, write_norm, true}); }
 
-static bool write_scale(uint64_t *random, random_program *program) {
+static bool write_scale(uint64_t *random, small_program *program) {
   static const char *const form[] = {"mul @$",   "mul @$[]", "mul @$ %0", "mul -0.7", "mul 1.5 %0",
                                      "div @$[]", "div @$",   "div -3",    "neg",      "mul 0"};
-  return random_program_append(program, RANDOM_PICK(random, form));
+  return small_program_append(program, PICK_ONE(random, form));
 }
 
 static void fold_scale(void) { run_property(&(property){"fold-scale", NULL, write_scale, true}); }
 
-static bool write_bias(uint64_t *random, random_program *program) {
+static bool write_bias(uint64_t *random, small_program *program) {
   static const char *const form[] = {"add @$",   "add @$[]",  "add @$ %0",  "add 0.7", "sub @$",
                                      "sub @$[]", "sub @$ %0", "sub 1.5 %0", "sub -2"};
-  return random_program_append(program, RANDOM_PICK(random, form));
+  return small_program_append(program, PICK_ONE(random, form));
 }
 
 static void fold_bias(void) { run_property(&(property){"fold-bias", NULL, write_bias, true}); }
 
 /* Several folds in a row, in any order, with pools between them. */
-static bool write_chain(uint64_t *random, random_program *program) {
+static bool write_chain(uint64_t *random, small_program *program) {
   bool fits = true;
   for (int i = 0; i < 4 && fits; i++) {
     int64_t kind = check_random_range(random, 0, 3);
     if (kind == 0) fits = write_norm(random, program);
     if (kind == 1) fits = write_scale(random, program);
     if (kind == 2) fits = write_bias(random, program);
-    if (kind == 3) random_program_append(program, "avg_pool 2");
+    if (kind == 3) small_program_append(program, "avg_pool 2");
   }
-  return fits && random_program_append(program, "mul @$");
+  return fits && small_program_append(program, "mul @$");
 }
 
 static void even_stride(uint64_t *random, upconv_problem_desc *desc) {
@@ -205,7 +205,7 @@ static int64_t random_divisor(uint64_t *random, int64_t number) {
 
 /* A stride that divides the convolution's and any window: equal to the stride, overlapping, with
    gaps. */
-static bool write_avg_pool(uint64_t *random, random_program *program) {
+static bool write_avg_pool(uint64_t *random, small_program *program) {
   char text[128];
   int64_t kernel[UC_AXES], stride[UC_AXES];
   for (int a = 0; a < UC_AXES; a++) {
@@ -221,7 +221,7 @@ static bool write_avg_pool(uint64_t *random, random_program *program) {
     end += sprintf(end, "%s%d", a > first ? "x" : " s", (int)stride[a]);
   if (check_random_range(random, 0, 3) == 0) end += sprintf(end, " exclude_pad");
   if (check_random_range(random, 0, 3) == 0) sprintf(end, " div=3");
-  return random_program_append(program, text);
+  return small_program_append(program, text);
 }
 
 static void fold_avg_pool(void) {
@@ -241,7 +241,7 @@ static void plain_stride(uint64_t *random, upconv_problem_desc *desc) {
   }
 }
 
-static bool write_plain_avg_pool(uint64_t *random, random_program *program) {
+static bool write_plain_avg_pool(uint64_t *random, small_program *program) {
   char text[64];
   (void)random;
   const uc_axis *axis = program->problem->axis;
@@ -249,7 +249,7 @@ static bool write_plain_avg_pool(uint64_t *random, random_program *program) {
   char *end = text + sprintf(text, "avg_pool ");
   for (int a = first; a < UC_AXES; a++)
     end += sprintf(end, "%s%d", a > first ? "x" : "", (int)axis[a].stride);
-  return random_program_append(program, text);
+  return small_program_append(program, text);
 }
 
 static void fold_avg_pool_plain(void) {
@@ -259,7 +259,7 @@ static void fold_avg_pool_plain(void) {
 /* ---- hoist-max-pool ---- */
 
 /* Window, padding and mode vary; the stride is more than 1 somewhere. */
-static bool append_max_pool(uint64_t *random, random_program *program) {
+static bool append_max_pool(uint64_t *random, small_program *program) {
   static const char *const window[] = {
       "2",           "3 s2",         "3 s2 p1",     "2 s3",    "3 s2 ceil",
       "2 s2 p1 pe0", "3 s3 p1 ceil", "4 s2 p2 pe1", "2 s2 d2", "3 s2 d2 p1 ceil",
@@ -268,12 +268,12 @@ static bool append_max_pool(uint64_t *random, random_program *program) {
   char text[128];
   bool extreme = check_random_range(random, 0, 2) == 0;
   snprintf(text, sizeof text, "%s %s%s", extreme ? "extreme_pool" : "max_pool",
-           RANDOM_PICK(random, window), extreme ? RANDOM_PICK(random, direction) : "");
-  return random_program_append(program, text);
+           PICK_ONE(random, window), extreme ? PICK_ONE(random, direction) : "");
+  return small_program_append(program, text);
 }
 
 /* A function that does not fold and is not monotone, then monotone ones, then the pool. */
-static bool write_hoist(uint64_t *random, random_program *program) {
+static bool write_hoist(uint64_t *random, small_program *program) {
   static const char *const monotone[] = {"relu",
                                          "leaky_relu 0.2",
                                          "elu 0.5",
@@ -307,21 +307,21 @@ static bool write_hoist(uint64_t *random, random_program *program) {
                                          "two_slope -1 -0.5",
                                          "batch_norm mean=@$ var=@$ weight=@$",
                                          "batch_norm mean=@$ var=@$"};
-  bool fits = random_program_append(program, "gelu");
+  bool fits = small_program_append(program, "gelu");
   int64_t length = check_random_range(random, 1, 4);
   for (int64_t i = 0; i < length && fits; i++) {
     /* %p is the previous value. */
     char text[128];
-    const char *form = RANDOM_PICK(random, monotone), *mark = strstr(form, "%p");
+    const char *form = PICK_ONE(random, monotone), *mark = strstr(form, "%p");
     int head = mark ? (int)(mark - form) : (int)strlen(form);
     snprintf(text, sizeof text, mark ? "%.*s%%%d" : "%.*s", head, form, program->ops);
-    fits = random_program_append(program, text);
+    fits = small_program_append(program, text);
   }
   static const char *const reduction[] = {"max w", "min w", "global_max_pool"};
   if (!fits || check_random_range(random, 0, 5)) return fits && append_max_pool(random, program);
   /* Factors of unknown sign stay before a reduction. */
-  return random_program_append(program, "tanh") &&
-         random_program_append(program, RANDOM_PICK(random, reduction));
+  return small_program_append(program, "tanh") &&
+         small_program_append(program, PICK_ONE(random, reduction));
 }
 
 static void hoist_max_pool(void) {
@@ -330,7 +330,7 @@ static void hoist_max_pool(void) {
 
 /* ---- merge-activations ---- */
 
-static bool write_merge(uint64_t *random, random_program *program) {
+static bool write_merge(uint64_t *random, small_program *program) {
   static const char *const piecewise[] = {"relu",
                                           "leaky_relu 0.2",
                                           "leaky_relu -0.3",
@@ -349,12 +349,12 @@ static bool write_merge(uint64_t *random, random_program *program) {
                                           "mul 0",
                                           "two_slope 2 @$",
                                           "two_slope -1 3"};
-  bool fits = random_program_append(program, "gelu");
+  bool fits = small_program_append(program, "gelu");
   int64_t length = check_random_range(random, 2, 5);
   for (int64_t i = 0; i < length && fits; i++)
-    fits = random_program_append(program, RANDOM_PICK(random, piecewise));
+    fits = small_program_append(program, PICK_ONE(random, piecewise));
   /* Keeps a pool that may follow from tearing the chain apart. */
-  return fits && random_program_append(program, "gelu");
+  return fits && small_program_append(program, "gelu");
 }
 
 static void merge_activations(void) {
@@ -363,16 +363,16 @@ static void merge_activations(void) {
 
 /* ---- merge-pools ---- */
 
-static bool write_pools(uint64_t *random, random_program *program) {
+static bool write_pools(uint64_t *random, small_program *program) {
   static const char *const form[] = {"max_pool %d | max_pool %d s%d",
                                      "max_pool %d | max_pool %d s1",
                                      "gelu | avg_pool %d | avg_pool %d s%d exclude_pad",
                                      "gelu | max_pool %d | relu | max_pool %d s%d",
                                      "extreme_pool %d dir=@d | extreme_pool %d s%d dir=@d"};
   char text[128];
-  snprintf(text, sizeof text, RANDOM_PICK(random, form), (int)check_random_range(random, 2, 3),
+  snprintf(text, sizeof text, PICK_ONE(random, form), (int)check_random_range(random, 2, 3),
            (int)check_random_range(random, 2, 3), (int)check_random_range(random, 2, 4));
-  return random_program_append(program, text);
+  return small_program_append(program, text);
 }
 
 static void merge_pools(void) {
@@ -381,20 +381,20 @@ static void merge_pools(void) {
 
 /* ---- what does nothing ---- */
 
-static bool write_dead(uint64_t *random, random_program *program) {
+static bool write_dead(uint64_t *random, small_program *program) {
   static const char *const form[] = {"relu | exp %0 | tanh %1", "tanh | mul @$ %1 | add @$ %1",
                                      "softmax %0 | max_pool 2 %0 | gelu %0",
                                      "sum c | add #$ %0 | neg %0"};
-  return random_program_append(program, RANDOM_PICK(random, form));
+  return small_program_append(program, PICK_ONE(random, form));
 }
 
-static bool write_identity(uint64_t *random, random_program *program) {
+static bool write_identity(uint64_t *random, small_program *program) {
   static const char *const form[] = {
       "gelu | mul 1",     "gelu | mul 1 %1",      "gelu | div 1",
       "gelu | clamp",     "gelu | leaky_relu 1",  "gelu | max_pool 1",
       "avg_pool 1 | exp", "gelu | two_slope 1 1", "mul 1",
       "clamp | add %1 %0"};
-  return random_program_append(program, RANDOM_PICK(random, form));
+  return small_program_append(program, PICK_ONE(random, form));
 }
 
 static void drop_dead(void) { run_property(&(property){"drop-dead", NULL, write_dead, true}); }
@@ -403,7 +403,7 @@ static void drop_identity(void) {
 }
 
 /* Pools that leave planes at the end unread, at this size or at every one. */
-static bool write_unread(uint64_t *random, random_program *program) {
+static bool write_unread(uint64_t *random, small_program *program) {
   return append_max_pool(random, program);
 }
 
@@ -413,8 +413,8 @@ static void drop_planes(void) {
 
 /* ---- everything at once ---- */
 
-static bool write_anything(uint64_t *random, random_program *program) {
-  random_program_append_any(program, random, (int)check_random_range(random, 1, 8));
+static bool write_anything(uint64_t *random, small_program *program) {
+  small_program_append_any(program, random, (int)check_random_range(random, 1, 8));
   return program->ops > 0;
 }
 

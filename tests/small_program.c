@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "random_program.h"
+#include "small_program.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static bool has_output(const upconv_problem_desc *desc) {
   return fits;
 }
 
-upconv_problem_desc random_problem(uint64_t *random) {
+upconv_problem_desc small_problem(uint64_t *random) {
   upconv_problem_desc desc;
   do {
     upconv_problem_desc_init(&desc, (int)check_random_range(random, 1, 3));
@@ -52,21 +52,21 @@ upconv_problem_desc random_problem(uint64_t *random) {
 
 /* ---- programs ---- */
 
-bool random_program_init(random_program *program, const upconv_problem_desc *desc) {
-  *program = (random_program){.problem = NULL};
+bool small_program_init(small_program *program, const upconv_problem_desc *desc) {
+  *program = (small_program){.problem = NULL};
   return upconv_problem_create(desc, &program->problem) == UPCONV_OK;
 }
 
-void random_program_free(random_program *program) { upconv_problem_destroy(program->problem); }
+void small_program_free(small_program *program) { upconv_problem_destroy(program->problem); }
 
-upconv_epilogue *random_program_epilogue(const random_program *program) {
+upconv_epilogue *small_program_epilogue(const small_program *program) {
   upconv_epilogue *epilogue = NULL;
   if (upconv_epilogue_parse(program->problem->nd, program->text, &epilogue)) return NULL;
   return epilogue;
 }
 
-bool random_program_append(random_program *program, const char *ops) {
-  random_program longer = *program;
+bool small_program_append(small_program *program, const char *ops) {
+  small_program longer = *program;
   size_t length = strlen(longer.text);
   if (longer.ops) length += (size_t)sprintf(longer.text + length, " | ");
   for (; *ops && length + 24 < sizeof longer.text; ops++) {
@@ -76,7 +76,7 @@ bool random_program_append(random_program *program, const char *ops) {
       longer.text[length++] = *ops;
   }
   longer.text[length] = '\0';
-  upconv_epilogue *epilogue = *ops ? NULL : random_program_epilogue(&longer);
+  upconv_epilogue *epilogue = *ops ? NULL : small_program_epilogue(&longer);
   int64_t shape[UPCONV_MAX_RANK];
   bool valid = epilogue && !upconv_output_shape(longer.problem, epilogue, shape);
   longer.ops = upconv_epilogue_op_count(epilogue);
@@ -143,15 +143,14 @@ static const char *const chain_form[] = {"relu",
 static const char *const other_form[] = {"sub 0.3 %0", "add #$", "mul #$[nc]",
                                          "add %0",     "mul %1", "add %1 %2"};
 
-void random_program_append_chain(random_program *program, uint64_t *random, int count) {
-  for (int i = 0; i < count; i++) random_program_append(program, RANDOM_PICK(random, chain_form));
+void small_program_append_chain(small_program *program, uint64_t *random, int count) {
+  for (int i = 0; i < count; i++) small_program_append(program, PICK_ONE(random, chain_form));
 }
 
-void random_program_append_any(random_program *program, uint64_t *random, int count) {
+void small_program_append_any(small_program *program, uint64_t *random, int count) {
   for (int i = 0; i < count; i++)
-    random_program_append(program, check_random_range(random, 0, 4)
-                                       ? RANDOM_PICK(random, chain_form)
-                                       : RANDOM_PICK(random, other_form));
+    small_program_append(program, check_random_range(random, 0, 4) ? PICK_ONE(random, chain_form)
+                                                                   : PICK_ONE(random, other_form));
 }
 
 /* ---- data ---- */
@@ -163,7 +162,7 @@ static float *random_floats(uint64_t *random, int64_t count, double low, double 
   return number;
 }
 
-static upconv_tensor random_tensor(uint64_t *random, int rank, const int64_t *shape) {
+static upconv_tensor random_floats_tensor(uint64_t *random, int rank, const int64_t *shape) {
   int64_t count = 1;
   for (int i = 0; i < rank; i++) count *= shape[i];
   return upconv_tensor_dense(random_floats(random, count, -1, 1), UPCONV_F32, rank, shape,
@@ -225,13 +224,14 @@ static void user_shape(int nd, const int64_t *canonical, int64_t *shape) {
   for (int i = 0; i < nd; i++) shape[2 + i] = canonical[UC_RANK - nd + i];
 }
 
-static void fill_parameters(program_data *data, uint64_t *random, const upconv_problem *problem,
+static void fill_parameters(small_data *data, uint64_t *random, const upconv_problem *problem,
                             const upconv_epilogue *epilogue, int64_t (*shape)[UC_RANK]) {
   int64_t weight[UC_RANK] = {problem->in_channels, problem->out_channels / problem->groups};
   for (int i = 0; i < problem->nd; i++)
     weight[2 + i] = problem->axis[UC_AXES - problem->nd + i].kernel;
-  data->parameters.weight = random_tensor(random, problem->nd + 2, weight);
-  if (problem->bias) data->parameters.bias = random_tensor(random, 1, &problem->out_channels);
+  data->parameters.weight = random_floats_tensor(random, problem->nd + 2, weight);
+  if (problem->bias)
+    data->parameters.bias = random_floats_tensor(random, 1, &problem->out_channels);
   data->param = calloc((size_t)epilogue->param_count + 1, sizeof *data->param);
   data->tensor = calloc((size_t)epilogue->tensor_count + 1, sizeof *data->tensor);
   for (int i = 0; i < epilogue->param_count; i++)
@@ -240,15 +240,15 @@ static void fill_parameters(program_data *data, uint64_t *random, const upconv_p
     int64_t canonical[UC_RANK], own[UC_RANK];
     tensor_shape(epilogue, shape, i, canonical);
     user_shape(problem->nd, canonical, own);
-    data->tensor[i] = random_tensor(random, problem->nd + 2, own);
+    data->tensor[i] = random_floats_tensor(random, problem->nd + 2, own);
   }
   data->parameters.params = data->param;
   data->parameters.param_count = epilogue->param_count;
 }
 
-bool program_data_create(program_data *data, uint64_t *random, const upconv_problem *problem,
-                         const upconv_epilogue *epilogue, int64_t batch, const int64_t *in_size) {
-  *data = (program_data){.param = NULL};
+bool small_data_create(small_data *data, uint64_t *random, const upconv_problem *problem,
+                       const upconv_epilogue *epilogue, int64_t batch, const int64_t *in_size) {
+  *data = (small_data){.param = NULL};
   int64_t canonical[UC_AXES], x[UC_RANK] = {batch, problem->in_channels}, y[UC_RANK];
   for (int a = 0; a < UC_AXES; a++)
     canonical[a] = a < UC_AXES - problem->nd ? 1 : in_size[a - (UC_AXES - problem->nd)];
@@ -259,7 +259,7 @@ bool program_data_create(program_data *data, uint64_t *random, const upconv_prob
   if (fits) {
     fill_parameters(data, random, problem, epilogue, shape);
     user_shape(problem->nd, shape[epilogue->op_count], y);
-    data->arguments.x = random_tensor(random, problem->nd + 2, x);
+    data->arguments.x = random_floats_tensor(random, problem->nd + 2, x);
     data->arguments.y =
         upconv_tensor_dense(NULL, problem->y_dtype, problem->nd + 2, y, problem->y_layout);
     data->arguments.tensors = data->tensor;
@@ -271,7 +271,7 @@ bool program_data_create(program_data *data, uint64_t *random, const upconv_prob
   return fits;
 }
 
-void program_data_free(program_data *data) {
+void small_data_free(small_data *data) {
   CHECK_FREE(data->parameters.weight.data);
   CHECK_FREE(data->parameters.bias.data);
   CHECK_FREE(data->arguments.x.data);
@@ -279,5 +279,5 @@ void program_data_free(program_data *data) {
   for (int i = 0; i < data->arguments.tensor_count; i++) CHECK_FREE(data->tensor[i].data);
   free(data->param);
   free(data->tensor);
-  *data = (program_data){.param = NULL};
+  *data = (small_data){.param = NULL};
 }
