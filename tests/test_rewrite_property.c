@@ -1,6 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 * * Each rewrite rule on random programs: it fires, and the
-   rewritten program has the results of the original one, for the * nominal sizes and others, in
-   float64: differences are held to a small part of what float32 would be allowed. */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Each rewrite rule on random programs: it fires, and the rewritten program has the results of the
+ * original one, for the nominal sizes and others, in float64: differences are held to a small part
+ * of what float32 would be allowed.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
