@@ -207,6 +207,41 @@ static void conv_shapes(void) {
   }
 }
 
+static void defaults_of_desc(void) {
+  upconv_problem_desc d;
+  for (int nd = 1; nd <= 3; nd++) {
+    memset(&d, 0xff, sizeof d);
+    CHECK_STATUS(upconv_problem_desc_init(&d, nd), UPCONV_OK);
+    CHECK_INT(d.spatial_dims, nd);
+    CHECK(d.batch == 1 && d.in_channels == 1 && d.out_channels == 1 && d.groups == 1 && !d.bias);
+    for (int i = 0; i < nd; i++) {
+      CHECK(d.in_size[i] == 1 && d.kernel[i] == 1 && d.stride[i] == 1 && d.dilation[i] == 1);
+      CHECK(d.pad_begin[i] == 0 && d.pad_end[i] == 0 && d.output_padding[i] == 0);
+    }
+    CHECK(d.x_dtype == UPCONV_F32 && d.w_dtype == UPCONV_F32 && d.y_dtype == UPCONV_F32);
+    CHECK(d.x_layout == UPCONV_CHANNELS_FIRST && d.y_layout == UPCONV_CHANNELS_FIRST);
+    CHECK(d.math == UPCONV_MATH_IEEE);
+  }
+  CHECK_STATUS(upconv_problem_desc_init(&d, 0), UPCONV_INVALID_ARGUMENT);
+  CHECK_STATUS(upconv_problem_desc_init(&d, 4), UPCONV_UNSUPPORTED);
+  CHECK_STATUS(upconv_problem_desc_init(NULL, 1), UPCONV_INVALID_ARGUMENT);
+}
+
+static void null_arguments_are_refused(void) {
+  upconv_problem_desc d = desc_1d(4, 3, 2);
+  upconv_problem *problem = NULL;
+  int64_t shape[3];
+  CHECK_STATUS(upconv_problem_create(&d, &problem), UPCONV_OK);
+  CHECK_STATUS(upconv_problem_get_desc(NULL, &d), UPCONV_INVALID_ARGUMENT);
+  CHECK_STATUS(upconv_problem_get_desc(problem, NULL), UPCONV_INVALID_ARGUMENT);
+  CHECK_STATUS(upconv_problem_conv_shape(NULL, shape), UPCONV_INVALID_ARGUMENT);
+  CHECK_STATUS(upconv_problem_conv_shape(problem, NULL), UPCONV_INVALID_ARGUMENT);
+  CHECK_STATUS(upconv_output_shape(NULL, NULL, shape), UPCONV_INVALID_ARGUMENT);
+  CHECK_STATUS(upconv_output_shape(problem, NULL, NULL), UPCONV_INVALID_ARGUMENT);
+  upconv_problem_destroy(problem);
+  upconv_problem_destroy(NULL);
+}
+
 static void output_size_is_the_formula(void) {
   uint64_t seed = 5;
   for (int n = 0; n < 2000; n++) {
@@ -400,6 +435,9 @@ static void auto_pad_by_axis(void) {
   CHECK_INT(d.pad_begin[0], 5);
   CHECK_STATUS(upconv_problem_desc_auto_pad(&d, (upconv_auto_pad)9, NULL), UPCONV_INVALID_ARGUMENT);
   CHECK_STATUS(upconv_problem_desc_auto_pad(NULL, UPCONV_PAD_VALID, NULL), UPCONV_INVALID_ARGUMENT);
+  for (d.spatial_dims = 0; d.spatial_dims <= 4; d.spatial_dims += 4)
+    CHECK_STATUS(upconv_problem_desc_auto_pad(&d, UPCONV_PAD_VALID, NULL), UPCONV_INVALID_ARGUMENT);
+  d.spatial_dims = 2;
   d.stride[1] = 0;
   CHECK_STATUS(upconv_problem_desc_auto_pad(&d, UPCONV_PAD_SAME_UPPER, NULL),
                UPCONV_INVALID_ARGUMENT);
@@ -416,6 +454,8 @@ int main(int argc, char **argv) {
       {"input_ranges", input_ranges},
       {"counts_multiply_adds", counts_multiply_adds},
       {"conv_shapes", conv_shapes},
+      {"defaults_of_desc", defaults_of_desc},
+      {"null_arguments_are_refused", null_arguments_are_refused},
       {"output_size_is_the_formula", output_size_is_the_formula},
       {"refuses_bad_values", refuses_bad_values},
       {"accepts_limits_of_output_padding", accepts_limits_of_output_padding},

@@ -277,7 +277,9 @@ static void reads_numbers_strictly(void) {
                                     "-1e999",
                                     "1e-999",
                                     "1,5",
-                                    "1e99999999999999999999"};
+                                    "1e99999999999999999999",
+                                    "0e1000000",
+                                    "0.5e-9223372036854775808"};
   static const struct {
     const char *text;
     double value;
