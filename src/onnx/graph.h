@@ -71,6 +71,12 @@ struct uc_onnx_model {
 
 const uc_onnx_attr *uc_onnx_attr_find(const uc_onnx_node *node, const char *name);
 
+/* Older than operator set 7: an operand whose axes begin at `axis` of the other one's goes through this operator, which is
+   not ONNX's. */
+#define UC_ONNX_ALIGN "upconv.Align"
+/* Puts these operators in; before uc_onnx_order. */
+upconv_status uc_onnx_legacy(uc_onnx_model *model);
+
 /* Checks names, finds producers and sorts the nodes; refuses duplicates, values that nobody makes and cycles. */
 upconv_status uc_onnx_order(uc_onnx_model *model);
 

@@ -286,6 +286,7 @@ static upconv_status read_model(loader *l, const Onnx__ModelProto *proto) {
   if (!status) status = add_ends(l, graph->input, graph->n_input, true);
   if (!status) status = read_nodes(l, graph);
   if (!status) status = add_ends(l, graph->output, graph->n_output, false);
+  if (!status) status = uc_onnx_legacy(l->model);
   if (!status) status = uc_onnx_order(l->model);
   return status;
 }

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program cut into steps, with memory for everything: what a session keeps for each set of input shapes. */
+#ifndef UPCONV_ONNX_CUT_H
+#define UPCONV_ONNX_CUT_H
+
+#include "plans.h"
+
+typedef enum uc_place_kind {
+  UC_PLACE_NONE, /* no memory: inside a segment, or an alias of another value */
+  UC_PLACE_CONSTANT,
+  UC_PLACE_INPUT,  /* index: which graph input */
+  UC_PLACE_OUTPUT, /* index: which graph output */
+  UC_PLACE_ARENA,  /* offset: bytes */
+} uc_place_kind;
+
+typedef struct uc_place {
+  uc_place_kind kind;
+  int index;
+  size_t offset;
+} uc_place;
+
+typedef struct uc_step {
+  int task;                         /* a plain task, or -1 */
+  int segment;                      /* a segment, or -1 */
+  int output;                       /* a graph output that is copied from the value it is, or -1 */
+  size_t workspace, workspace_size; /* offset in the arena */
+} uc_step;
+
+typedef struct uc_cut {
+  uc_onnx_program *program;
+  int *owner; /* segment of each task, -1: plain */
+  int segment_count;
+  uc_segment *segment;
+  int step_count;
+  uc_step *step;
+  uc_place *place; /* of each value that is its own root */
+  size_t arena;    /* bytes */
+} uc_cut;
+
+/* Cuts a planned program. The cut owns the program from then on, also when it fails. */
+upconv_status uc_cut_make(uc_cut *cut, uc_onnx_program *program, uc_plans *plans);
+void uc_cut_free(uc_cut *cut);
+
+/* Its parts: segment.c, place.c. */
+upconv_status uc_cut_segments(uc_cut *cut, uc_plans *plans);
+upconv_status uc_cut_places(uc_cut *cut);
+
+#endif

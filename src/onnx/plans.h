@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The session's plans and packed weights: one for each segment and whatever of it is compiled in, reused when only batch
+   and sizes change. */
+#ifndef UPCONV_ONNX_PLANS_H
+#define UPCONV_ONNX_PLANS_H
+
+#include "segment.h"
+
+typedef struct uc_plan_entry uc_plan_entry;
+
+typedef struct uc_plans {
+  upconv_context *context;
+  uc_onnx_options options;
+  uc_plan_entry *first;
+} uc_plans;
+
+upconv_math uc_plans_math(const uc_plans *plans);
+/* Finds or makes the plan of a segment; segment->entry is set. */
+upconv_status uc_plans_get(uc_plans *plans, const uc_onnx_program *program, uc_segment *segment);
+void uc_plans_free(uc_plans *plans);
+
+const upconv_plan *uc_plan_of(const uc_segment *segment);
+
+/* How values are reached: constants while planning, everything while running. */
+typedef uc_view (*uc_view_function)(const void *context, int value);
+uc_view uc_constant_of_program(const void *program, int value);
+
+/* The packed buffer for this run: packed again only when a parameter is not a constant. */
+upconv_status uc_plans_pack(const uc_segment *segment, uc_view_function view, const void *context,
+                            const void **packed);
+
+/* A segment's weights, bias and parameters. A Conv's weights are copied into the transposed form. */
+typedef struct uc_parameters {
+  upconv_parameters given;
+  upconv_tensor *params;
+  void *weight; /* owned copy, or NULL */
+} uc_parameters;
+upconv_status uc_parameters_make(const uc_segment *segment, uc_view_function view,
+                                 const void *context, uc_parameters *parameters);
+void uc_parameters_free(uc_parameters *parameters);
+
+/* A value as the library wants to see it: rank spatial_dims + 2 in the order of the axes. */
+upconv_tensor uc_source_tensor(const uc_source *source, int nd, const uc_view *view);
+
+#endif
