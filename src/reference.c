@@ -16,9 +16,9 @@ static upconv_status no_memory(void) {
   return uc_fail(UPCONV_OUT_OF_MEMORY, "the oracle's values do not fit in memory");
 }
 
-upconv_status uc_reference_values_create(const int64_t shape[UC_RANK], bool affine,
+upconv_status uc_reference_values_create(const int64_t shape[UC_RANK], bool affine, bool average,
                                          uc_reference_values *values) {
-  uc_reference_values v = {.at = NULL};
+  uc_reference_values v = {.averaged = 1};
   int64_t bytes;
   for (int i = 0; i < UC_RANK; i++) v.shape[i] = shape[i];
   if (!uc_product(shape, UC_RANK, &v.count) ||
@@ -30,8 +30,10 @@ upconv_status uc_reference_values_create(const int64_t shape[UC_RANK], bool affi
     v.magnitude = calloc(count, sizeof *v.magnitude);
     v.products = calloc(count, sizeof *v.products);
   }
+  if (average) v.average_size = calloc(count, sizeof *v.average_size);
   *values = v;
-  if (v.at && (!affine || (v.magnitude && v.products))) return UPCONV_OK;
+  bool complete = v.at && (!affine || (v.magnitude && v.products)) && (!average || v.average_size);
+  if (complete) return UPCONV_OK;
   uc_reference_values_free(values);
   return no_memory();
 }
@@ -40,6 +42,7 @@ void uc_reference_values_free(uc_reference_values *values) {
   free(values->at);
   free(values->magnitude);
   free(values->products);
+  free(values->average_size);
   *values = (uc_reference_values){.at = NULL};
 }
 
@@ -49,8 +52,8 @@ static upconv_status run_op(const uc_reference_state *run, const upconv_op *op,
                             uc_reference_values *result) {
   int64_t shape[UC_RANK];
   uc_reference_op_shape(run, op, shape);
-  upconv_status status =
-      uc_reference_values_create(shape, uc_reference_keeps_affine(run, op), result);
+  upconv_status status = uc_reference_values_create(shape, uc_reference_keeps_affine(run, op),
+                                                    op->kind == UPCONV_OP_AVG_POOL, result);
   if (status) return status;
   switch (uc_op_classify(op->kind)) {
   case UC_CLASS_ELEMENTWISE:
@@ -112,7 +115,7 @@ static upconv_status run_item(uc_reference_state *run, double *value, double *bo
   int64_t conv_shape[UC_RANK];
   uc_reference_conv_shape(run->problem, run->inputs, conv_shape);
   conv_shape[0] = 1;
-  upconv_status status = uc_reference_values_create(conv_shape, true, &run->values[0]);
+  upconv_status status = uc_reference_values_create(conv_shape, true, false, &run->values[0]);
   if (!status) status = uc_reference_conv(run, &run->values[0]);
   for (int i = 0; i < epilogue->op_count && !status; i++)
     status = run_op(run, &epilogue->op[i], &run->values[i + 1]);

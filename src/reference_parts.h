@@ -68,9 +68,12 @@ typedef struct uc_reference_values {
   int64_t count;
   uc_approx *at; /* channels first */
   double *magnitude, *products;
+  double *average_size; /* of an average pool: the mean of |elements| under each window ... */
+  int64_t
+      averaged; /* ... and how many elements a window has at most, through pools of pools; else 1 */
 } uc_reference_values;
 
-upconv_status uc_reference_values_create(const int64_t shape[UC_RANK], bool affine,
+upconv_status uc_reference_values_create(const int64_t shape[UC_RANK], bool affine, bool average,
                                          uc_reference_values *values);
 void uc_reference_values_free(uc_reference_values *values);
 

@@ -28,7 +28,7 @@ static void gather(gathered *g, const uc_reference_values *from, int64_t index, 
     g->nan = g->nan || isnan(a.value);
     g->sum.low += a.low;
     g->sum.high += a.high;
-    double size = uc_approx_largest(a);
+    double size = from->average_size ? from->average_size[index] : uc_approx_largest(a);
     g->size += size <= DBL_MAX ? size : 0;
   }
   if (from->magnitude) {
@@ -65,9 +65,9 @@ static double divisor(const upconv_window *w, const gathered *g) {
   return (double)(w->count_include_pad ? g->padded : g->count);
 }
 
-/* count - 1 additions of float32 in sequence, each at most of the sum of |elements|, then a product with the rounded
-   reciprocal of the divisor. */
-static uc_approx average(const gathered *g, double by) {
+/* additions of float32 in sequence, each at most of the sum of |elements|, then a product with the rounded reciprocal of
+   the divisor. */
+static uc_approx average(const gathered *g, double by, double additions) {
   double value = g->sum.value / by;
   if (g->nan) return uc_approx_exact(NAN);
   if (g->undecided) return uc_approx_undecided(value);
@@ -76,7 +76,7 @@ static uc_approx average(const gathered *g, double by) {
   if (!isfinite(value)) return uc_approx_exact(value);
   double low = fmin(g->sum.low / by, g->sum.high / by);
   double high = fmax(g->sum.low / by, g->sum.high / by);
-  double error = (double)(g->count + 1) * UC_ROUNDING * g->size / fabs(by) + UC_SMALLEST;
+  double error = (additions + 2) * UC_ROUNDING * g->size / fabs(by) + UC_SMALLEST;
   return uc_approx_round(value, low, high, 0, error);
 }
 
@@ -94,8 +94,11 @@ static void pool_element(const uc_reference_state *run, const upconv_op *op,
     result->at[at] = least ? uc_approx_neg(g.most) : g.most;
     return;
   }
+  /* A pool of a pool may be one pool over all elements. */
+  const uc_reference_values *from = &run->values[op->operand[0].index];
   double by = divisor(&op->window, &g);
-  result->at[at] = average(&g, by);
+  result->at[at] = average(&g, by, (double)(g.count * from->averaged - 1));
+  result->average_size[at] = g.size / fabs(by);
   if (!result->magnitude) return;
   /* rules may fold the average into the weights */
   result->magnitude[at] = g.magnitude / fabs(by);
@@ -107,6 +110,10 @@ static void pool_element(const uc_reference_state *run, const upconv_op *op,
 upconv_status uc_reference_window(const uc_reference_state *run, const upconv_op *op,
                                   uc_reference_values *result) {
   int64_t o[UC_AXES], at = 0;
+  const int64_t *kernel = op->window.kernel;
+  if (op->kind == UPCONV_OP_AVG_POOL)
+    result->averaged =
+        run->values[op->operand[0].index].averaged * kernel[0] * kernel[1] * kernel[2];
   for (int64_t c = 0; c < result->shape[1]; c++)
     for (o[0] = 0; o[0] < result->shape[2]; o[0]++)
       for (o[1] = 0; o[1] < result->shape[3]; o[1]++)

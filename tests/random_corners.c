@@ -161,7 +161,7 @@ static const char *const other_runs[] = {"rewritten",  "as written",    "operato
                                          "y strided",  "y misaligned",  "sub-volume of no input"};
 static const char *const rules[] = {"fold-scale",    "fold-bias",      "fold-norm",
                                     "fold-avg-pool", "hoist-max-pool", "merge-activations",
-                                    "drop-identity", "drop-dead"};
+                                    "merge-pools",   "drop-identity",  "drop-dead"};
 
 static void typed_name(char *name, size_t capacity, const char *what, const char *type) {
   snprintf(name, capacity, "%s %s", what, type);

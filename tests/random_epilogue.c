@@ -126,11 +126,11 @@ static void window(generator *g, bool average) {
   }
   per_axis(g, "", 1, 3);
   if (!one_in(g, 3)) per_axis(g, "s", 1, 3);
-  if (one_in(g, 3)) {
+  if (one_in(g, 2)) {
     per_axis(g, "p", 0, 1);
     if (one_in(g, 2)) per_axis(g, "pe", 0, 1);
   }
-  if (one_in(g, 4)) per_axis(g, "d", 1, 2);
+  if (one_in(g, 2)) per_axis(g, "d", 1, 2);
   if (one_in(g, 4)) add(g, " ceil");
   if (average && one_in(g, 3)) add(g, " exclude_pad");
   if (average && one_in(g, 6)) add(g, " div=%lld", (long long)any(g, 2, 5));
@@ -287,9 +287,9 @@ static void pool(generator *g) {
 }
 
 static void over_channels(generator *g) {
-  static const char *const some[] = {"softmax",     "softmax",   "log_softmax",
-                                     "log_softmax", "logsumexp", "sum c",
-                                     "mean c",      "max c",     "min c"};
+  static const char *const some[] = {"softmax",   "softmax",   "log_softmax", "log_softmax",
+                                     "logsumexp", "logsumexp", "sum c",       "mean c",
+                                     "max c",     "min c"};
   op(g, some[any(g, 0, (int64_t)CHECK_COUNT(some) - 1)]);
 }
 
@@ -311,18 +311,22 @@ static void over_space(generator *g) {
 
 /* Chains that rewrite rules look for, and that models have. */
 static void chain(generator *g) {
-  switch (any(g, 0, 5)) {
-  case 0: /* scale, average, shift, scale */
+  switch (any(g, 0, 8)) {
+  case 0:
+  case 1: /* scale, average, shift, scale */
     op(g, "mul");
     param(g, 'p');
     op(g, "avg_pool");
-    window(g, true);
+    if (one_in(g, 2))
+      add(g, " %lld", (long long)(g->stride > 1 ? g->stride : 2));
+    else
+      window(g, true);
     op(g, "add");
     param(g, 'p');
     op(g, "mul");
     param(g, 'p');
     break;
-  case 1: /* leaky, scale, leaky, max-pool */
+  case 2: /* leaky, scale, leaky, max-pool */
     op(g, "leaky_relu 0.2");
     op(g, "mul");
     param(g, 'p');
@@ -330,17 +334,28 @@ static void chain(generator *g) {
     op(g, "max_pool");
     window(g, false);
     break;
-  case 2:
+  case 3:
     batch_norm(g);
     activation(g);
     break;
-  case 3: /* gating by a mean */
+  case 4: /* gating by a mean */
     op(g, "global_avg_pool");
     op(g, "sigmoid");
     op(g, "mul");
     add(g, " %%%d %%%d", g->values - 1, g->values + 1);
     break;
-  case 4:
+  case 5:
+  case 6: { /* a pool of a pool, with a monotone function between them */
+    bool average = one_in(g, 2);
+    int64_t size = any(g, 2, 3);
+    op(g, average ? "avg_pool" : "max_pool");
+    add(g, " %lld", (long long)size);
+    if (!average && one_in(g, 2)) op(g, "relu");
+    op(g, average ? "avg_pool" : "max_pool");
+    add(g, " %lld s%lld", (long long)any(g, 2, 3), (long long)any(g, 1, 2));
+    break;
+  }
+  case 7:
     op(g, "add");
     param(g, 'p');
     op(g, "max_pool");

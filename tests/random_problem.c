@@ -98,9 +98,9 @@ static void random_axes(uint64_t *r, int nd, axis *a) {
   for (int i = 0; i < nd; i++) {
     do {
       (usual ? usual_axis : random_axis)(r, i == nd - 1, &a[i]);
-      if (one_in(r, 60)) a[i].pe += out_size(&a[i]); /* an empty output */
+      if (one_in(r, 30)) a[i].pe += out_size(&a[i]); /* an empty output */
     } while (out_size(&a[i]) < 0 || out_size(&a[i]) > 200 ||
-             (out_size(&a[i]) == 0 && !one_in(r, 4)));
+             (out_size(&a[i]) == 0 && !one_in(r, 2)));
     if (one_in(r, 8)) a[i] = (axis){1, 1, 1, 1, 0, 0, 0};
   }
 }

@@ -86,13 +86,13 @@ static void describe_mismatch(const upconv_tensor *y, const double *value, const
   printf("]: |y| = %.9g, the oracle has %.9g within %.3g\n", got, value[where], bound[where]);
 }
 
-static void compare(test_case *c, const upconv_tensor *y, const double *value,
+static void compare(test_case *c, const char *what, const upconv_tensor *y, const double *value,
                     const double *bound) {
   double worst = INFINITY;
   int64_t where = 0;
   expect(c, CHECK_STATUS(upconv_compare(y, value, bound, &worst, &where), UPCONV_OK));
-  if (!expect(c,
-              CHECK_MSG(worst <= 1, "off by %g bounds at element %lld", worst, (long long)where)))
+  if (!expect(c, CHECK_MSG(worst <= 1, "%s is off by %g bounds at element %lld", what, worst,
+                           (long long)where)))
     describe_mismatch(y, value, bound, where);
 }
 
@@ -248,6 +248,10 @@ static void check_other_extents(test_case *c, const upconv_plan *plan,
   random_inputs inputs;
   random_tensor y;
   double *value, *bound;
+  char what[64];
+  snprintf(what, sizeof what, "y of another x (n%lld in%lldx%lldx%lld)", (long long)x_shape[0],
+           (long long)x_shape[2], c->rank > 3 ? (long long)x_shape[3] : 1,
+           c->rank > 4 ? (long long)x_shape[4] : 1);
   random_inputs_create(&c->random, problem, c->text, &inputs);
   make_output(c, y_shape, &y);
   upconv_arguments arguments = {.x = inputs.x.view,
@@ -256,7 +260,7 @@ static void check_other_extents(test_case *c, const upconv_plan *plan,
                                 .tensor_count = inputs.tensor_count};
   if (run_oracle(c, problem, &inputs, product(y_shape, c->rank), &value, &bound) &&
       execute(c, plan, packed, x_shape, &arguments))
-    compare(c, &y.view, value, bound);
+    compare(c, what, &y.view, value, bound);
   tally("run", "other extents");
   free_output(c, &y);
   free(value);
@@ -324,7 +328,7 @@ static void run_options(test_case *c, const upconv_plan_options *options) {
       tally_plan(plan, options);
       check_plan_text(c, plan);
       bool as_written = options->no_rewrite || options->no_fuse;
-      if (done && (c->finite || as_written)) compare(c, &y.view, c->value, c->bound);
+      if (done && (c->finite || as_written)) compare(c, "y", &y.view, c->value, c->bound);
       if (done) check_box(c, plan, packed, &y.view);
       if (done && one_in(c, 2)) check_other_extents(c, plan, packed);
     } else {
