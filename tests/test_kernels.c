@@ -15,7 +15,14 @@
 #include "cpu/isa.h"
 #include "cpu/kernels/vecmath.h" /* the base dialect, for functions that no operator shows alone */
 
-enum { BLOCK = 4096, SWEEP_STEP = 257, MAX_ISAS = 4 };
+enum { BLOCK = 4096, MAX_ISAS = 4 };
+
+/* A build without optimisation is many times slower. */
+#if defined(__OPTIMIZE__)
+enum { SWEEP_STEP = 257 };
+#else
+enum { SWEEP_STEP = 4099 };
+#endif
 
 static float float_of_bits(uint32_t bits) {
   float x;
@@ -117,6 +124,7 @@ typedef struct worst {
 
 static void compare(worst *w, const float *x, const float *got, const double *right, int n) {
   for (int i = 0; i < n; i++) {
+    if (got[i] == (float)right[i]) continue; /* at most half an ulp */
     double ulps = ulps_off(got[i], right[i]);
     if (ulps > w->ulps) *w = (worst){ulps, x[i]};
   }

@@ -21,7 +21,10 @@ UC_INLINE vh vh_bf16(vf x) {
 #if defined(UPCONV_ISA_AVX512)
 
 UC_INLINE vf vf_from_f16(vh h) { return _mm512_cvtph_ps((__m256i)h); }
-UC_INLINE vh vh_f16(vf x) { return (vh)_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
+/* Unmasked, it is a macro without optimisation, and converts a -1. */
+UC_INLINE vh vh_f16(vf x) {
+  return (vh)_mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT);
+}
 
 #elif defined(UPCONV_ISA_AVX2)
 
