@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every candidate of every backend. The order does not matter: the cheapest that applies is chosen. */
 #include "cpu/candidates.h"
+#include "cuda/candidates.h"
 #include "plan.h"
 
 static const uc_candidate *const candidates[] = {
     &uc_candidate_cpu_tiled,
     &uc_candidate_cpu_direct,
+    &uc_candidate_cuda_ffma,
+    &uc_candidate_cuda_mma,
 };
 
 const uc_candidate *uc_candidate_at(int index) {

@@ -292,6 +292,26 @@ static upconv_status fold_weights(const uc_lowered *lowered, const upconv_parame
 
 /* ---- everything ---- */
 
+upconv_status uc_lowered_check_parameters(const uc_lowered *lowered,
+                                          const upconv_parameters *parameters,
+                                          upconv_tensor *weight) {
+  const upconv_problem *source = &lowered->source;
+  upconv_status status = uc_param_check_count(lowered, parameters);
+  for (int i = 0; i < lowered->param_count && !status; i++) {
+    const uc_param *param = &lowered->param[i];
+    if (param->kind == UC_PARAM_INPUT && param->size > 0)
+      status = check_vector(&parameters->params[param->input], "parameter @",
+                            lowered->source_tail->param[param->input].name, param->size);
+  }
+  if (!status) status = check_weight(source, &parameters->weight, weight);
+  if (!status && source->bias != (parameters->bias.data != NULL))
+    status = uc_fail(UPCONV_INVALID_ARGUMENT, "bias: data is %s; the problem has %s",
+                     source->bias ? "NULL" : "not NULL", source->bias ? "a bias" : "no bias");
+  if (!status && source->bias)
+    status = check_vector(&parameters->bias, "bias", "", source->out_channels);
+  return status;
+}
+
 /* The values that the tail's declarations need; each gets its own copy. */
 static upconv_status bind(const uc_lowered *lowered, const uc_values *value, uc_folded *folded) {
   int count = lowered->tail->param_count;

@@ -96,6 +96,12 @@ typedef struct uc_folded {
 upconv_status uc_fold_parameters(const uc_lowered *lowered, const upconv_parameters *parameters, uc_folded *folded);
 void uc_folded_free(uc_folded *folded);
 
+/* The same checks without reading a number, for backends that fold where the parameters are. weight:
+   canonical. */
+upconv_status uc_lowered_check_parameters(const uc_lowered *lowered,
+                                          const upconv_parameters *parameters,
+                                          upconv_tensor *weight);
+
 /* Number of elements of declaration i of lowered->tail: 1 or the channels of the value that uses it. */
 int64_t uc_lowered_param_size(const uc_lowered *lowered, int decl);
 

@@ -10,7 +10,7 @@
 #include "status.h"
 #include "tensor.h"
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 64, STACK_VALUES = 96 };
 
 /* ---- create ---- */
 
@@ -38,6 +38,16 @@ static upconv_status choose(upconv_plan *plan, const char *wanted) {
   return UPCONV_OK;
 }
 
+/* Whether every value of the rewritten program has a size at the nominal extents. */
+static bool has_sizes(const uc_lowered *l) {
+  int64_t(*shape)[UC_RANK] = calloc((size_t)l->tail->op_count + 1, sizeof *shape), in_size[UC_AXES];
+  for (int a = 0; a < UC_AXES; a++) in_size[a] = l->conv.axis[a].in_size;
+  bool ok = shape && uc_problem_conv_shape(&l->conv, l->conv.batch, in_size, shape[0]) == UPCONV_OK &&
+            uc_epilogue_shapes(l->tail, shape[0], shape) == UPCONV_OK;
+  free(shape);
+  return ok;
+}
+
 upconv_status upconv_plan_create(upconv_context *context, const upconv_problem *problem,
                                  const upconv_epilogue *epilogue, const upconv_plan_options *options,
                                  upconv_plan **result) {
@@ -49,8 +59,13 @@ upconv_status upconv_plan_create(upconv_context *context, const upconv_problem *
   if (!plan) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
   plan->context = context;
   plan->no_fuse = options->no_fuse;
-  upconv_status status =
-      uc_lower(problem, epilogue, options->constants, options->no_rewrite || options->no_fuse, &plan->lowered);
+  bool as_written = options->no_rewrite || options->no_fuse;
+  upconv_status status = uc_lower(problem, epilogue, options->constants, as_written, &plan->lowered);
+  /* a rewritten program may have negative sizes where the output is empty: such a plan stays as written */
+  if (status == UPCONV_OK && !as_written && !has_sizes(&plan->lowered)) {
+    uc_lowered_free(&plan->lowered);
+    status = uc_lower(problem, epilogue, options->constants, true, &plan->lowered);
+  }
   if (status != UPCONV_OK) {
     free(plan);
     return status;
@@ -130,42 +145,70 @@ typedef struct extents {
   uc_region *region;
 } extents;
 
+static size_t value_count(const upconv_plan *plan) {
+  return (size_t)uc_max(plan->lowered.tail->op_count, plan->lowered.source_tail->op_count) + 1;
+}
+
 static size_t extents_bytes(const upconv_plan *plan) {
-  size_t values = (size_t)plan->lowered.tail->op_count + 1;
+  size_t values = value_count(plan);
   size_t bytes = values * (sizeof(int64_t[UC_RANK]) + sizeof(uc_region));
   return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+/* Shapes and regions lie at the beginning of a workspace that the host can write to. */
+static size_t host_bytes(const upconv_plan *plan) { return plan->candidate->host_memory ? extents_bytes(plan) : 0; }
+
 static extents place_extents(const upconv_plan *plan, void *memory) {
-  size_t values = (size_t)plan->lowered.tail->op_count + 1;
+  size_t values = value_count(plan);
   extents e = {(int64_t(*)[UC_RANK])memory, NULL};
   e.region = (uc_region *)(void *)(e.shape + values);
   return e;
 }
 
-static upconv_status value_shapes(const upconv_plan *plan, const int64_t x[UC_RANK], const extents *e) {
-  upconv_status status = uc_problem_conv_shape(&plan->lowered.conv, x[0], x + 2, e->shape[0]);
-  return status == UPCONV_OK ? uc_epilogue_shapes(plan->lowered.tail, e->shape[0], e->shape) : status;
+static upconv_status shapes_of(const upconv_problem *p, const upconv_epilogue *tail, const int64_t x[UC_RANK],
+                               int64_t (*shape)[UC_RANK]) {
+  upconv_status status = uc_problem_conv_shape(p, x[0], x + 2, shape[0]);
+  return status == UPCONV_OK ? uc_epilogue_shapes(tail, shape[0], shape) : status;
 }
 
-upconv_status upconv_plan_output_shape(const upconv_plan *plan, const int64_t *x_shape, int64_t *y_shape) {
-  if (!plan || !y_shape) return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", !plan ? "plan" : "y_shape");
-  int64_t x[UC_RANK];
-  upconv_status status = canonical_x(plan, x_shape, x);
+static bool is_empty(const int64_t shape[UC_RANK]) {
+  for (int i = 0; i < UC_RANK; i++)
+    if (shape[i] == 0) return true;
+  return false;
+}
+
+/* The output's shape, which the program as written decides, refusals too; then, unless the output is empty, the shapes
+   of the rewritten program's values, which may be negative where it is. */
+static upconv_status value_shapes(const upconv_plan *plan, const int64_t x[UC_RANK], const extents *e,
+                                  int64_t y[UC_RANK]) {
+  const uc_lowered *l = &plan->lowered;
+  upconv_status status = shapes_of(&l->source, l->source_tail, x, e->shape);
   if (status != UPCONV_OK) return status;
+  memcpy(y, e->shape[l->source_tail->op_count], sizeof(int64_t[UC_RANK]));
+  return is_empty(y) ? UPCONV_OK : shapes_of(&l->conv, l->tail, x, e->shape);
+}
+
+static upconv_status output_shape(const upconv_plan *plan, const int64_t x[UC_RANK], int64_t y[UC_RANK]) {
   void *memory = malloc(extents_bytes(plan));
   if (!memory) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for shapes");
   extents e = place_extents(plan, memory);
-  status = value_shapes(plan, x, &e);
-  if (status == UPCONV_OK) user_shape(plan, e.shape[plan->lowered.tail->op_count], y_shape);
+  upconv_status status = value_shapes(plan, x, &e, y);
   free(memory);
   return status;
 }
 
+upconv_status upconv_plan_output_shape(const upconv_plan *plan, const int64_t *x_shape, int64_t *y_shape) {
+  if (!plan || !y_shape) return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", !plan ? "plan" : "y_shape");
+  int64_t x[UC_RANK], y[UC_RANK];
+  upconv_status status = canonical_x(plan, x_shape, x);
+  if (status == UPCONV_OK) status = output_shape(plan, x, y);
+  if (status == UPCONV_OK) user_shape(plan, y, y_shape);
+  return status;
+}
+
 /* Regions for a box of the output; the box is checked against the output's shape. */
-static upconv_status box_regions(const upconv_plan *plan, const int64_t offset[UC_RANK], const int64_t size[UC_RANK],
-                                 const extents *e) {
-  const int64_t *y = e->shape[plan->lowered.tail->op_count];
+static upconv_status box_regions(const upconv_plan *plan, const int64_t y[UC_RANK], const int64_t offset[UC_RANK],
+                                 const int64_t size[UC_RANK], const extents *e) {
   uc_region *region = &e->region[plan->lowered.tail->op_count];
   for (int i = 0; i < UC_RANK; i++) {
     if (offset[i] < 0 || size[i] < 0 || size[i] > y[i] || offset[i] > y[i] - size[i])
@@ -174,7 +217,8 @@ static upconv_status box_regions(const upconv_plan *plan, const int64_t offset[U
                      (long long)y[i]);
     region->axis[i] = (uc_range){offset[i], offset[i] + size[i]};
   }
-  uc_regions(&plan->lowered, (const int64_t(*)[UC_RANK])e->shape, e->region);
+  if (is_empty(size)) memset(e->region, 0, value_count(plan) * sizeof *e->region);
+  else uc_regions(&plan->lowered, (const int64_t(*)[UC_RANK])e->shape, e->region);
   return UPCONV_OK;
 }
 
@@ -198,8 +242,9 @@ upconv_status upconv_plan_input_box(const upconv_plan *plan, const int64_t *x_sh
   void *memory = malloc(extents_bytes(plan));
   if (!memory) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for shapes");
   extents e = place_extents(plan, memory);
-  status = value_shapes(plan, x, &e);
-  if (status == UPCONV_OK) status = box_regions(plan, offset, size, &e);
+  int64_t y[UC_RANK];
+  status = value_shapes(plan, x, &e, y);
+  if (status == UPCONV_OK) status = box_regions(plan, y, offset, size, &e);
   if (status == UPCONV_OK) {
     uc_region in = uc_region_input(&plan->lowered.conv, x, &e.region[0]);
     for (int i = 0; i < UC_RANK; i++) {
@@ -218,8 +263,10 @@ upconv_status upconv_plan_workspace_size(const upconv_plan *plan, const int64_t 
   int64_t x[UC_RANK];
   size_t backend = 0;
   upconv_status status = canonical_x(plan, x_shape, x);
-  if (status == UPCONV_OK) status = plan->candidate->workspace(plan->state, x, &backend);
-  if (status == UPCONV_OK) *bytes = backend + extents_bytes(plan);
+  int64_t y[UC_RANK];
+  if (status == UPCONV_OK) status = output_shape(plan, x, y);
+  if (status == UPCONV_OK && !is_empty(y)) status = plan->candidate->workspace(plan->state, x, &backend);
+  if (status == UPCONV_OK) *bytes = backend + host_bytes(plan);
   return status;
 }
 
@@ -282,7 +329,7 @@ static upconv_status check_memory(const upconv_plan *plan, const upconv_argument
     return uc_fail(UPCONV_INVALID_ARGUMENT, "packed = %p: must be aligned to 64 bytes and not NULL", a->packed);
   if (!a->workspace || misaligned(a->workspace))
     return uc_fail(UPCONV_INVALID_ARGUMENT, "workspace = %p: must be aligned to 64 bytes and not NULL", a->workspace);
-  if (a->workspace_size < extents_bytes(plan))
+  if (a->workspace_size < host_bytes(plan))
     return uc_fail(UPCONV_INVALID_ARGUMENT, "workspace_size = %zu: upconv_plan_workspace_size says how much is needed",
                    a->workspace_size);
   return UPCONV_OK;
@@ -290,15 +337,14 @@ static upconv_status check_memory(const upconv_plan *plan, const upconv_argument
 
 static upconv_status check_views(const upconv_plan *plan, const upconv_arguments *a, const extents *e, uc_call *call) {
   const upconv_problem *p = &plan->lowered.source;
-  upconv_status status = value_shapes(plan, call->x_shape, e);
+  upconv_status status = value_shapes(plan, call->x_shape, e, call->y_shape);
   if (status != UPCONV_OK) return status;
-  memcpy(call->y_shape, e->shape[plan->lowered.tail->op_count], sizeof call->y_shape);
   if ((status = check_dtype("x", call->x.dtype, p->x_dtype)) != UPCONV_OK) return status;
   if ((status = check_dtype("y", call->y.dtype, p->y_dtype)) != UPCONV_OK) return status;
   if ((status = check_output(&call->y)) != UPCONV_OK) return status;
   if (!a->x_shape && memcmp(call->x.offset, (int64_t[UC_RANK]){0}, sizeof call->x.offset) != 0)
     return uc_fail(UPCONV_INVALID_ARGUMENT, "x.offset: not 0, so x_shape must say how large the whole x is");
-  if ((status = box_regions(plan, call->y.offset, call->y.shape, e)) != UPCONV_OK) return status;
+  if ((status = box_regions(plan, call->y_shape, call->y.offset, call->y.shape, e)) != UPCONV_OK) return status;
   uc_region need = uc_region_input(&plan->lowered.conv, call->x_shape, &e->region[0]);
   if ((status = check_holds("x", &call->x, &need, 0x1f)) != UPCONV_OK) return status;
   return check_tensors(plan, a, e);
@@ -315,10 +361,16 @@ upconv_status upconv_execute(const upconv_plan *plan, const upconv_arguments *ar
   if (status == UPCONV_OK)
     status = canonical_x(plan, arguments->x_shape ? arguments->x_shape : arguments->x.shape, call.x_shape);
   if (status != UPCONV_OK) return status;
-  extents e = place_extents(plan, arguments->workspace);
+  /* else there are few values: uc_candidate.refuses sees to it */
+  struct {
+    int64_t shape[STACK_VALUES][UC_RANK];
+    uc_region region[STACK_VALUES];
+  } here;
+  extents e = place_extents(plan, plan->candidate->host_memory ? arguments->workspace : (void *)&here);
   status = check_views(plan, arguments, &e, &call);
   if (status != UPCONV_OK) return status;
-  call.workspace = (char *)arguments->workspace + extents_bytes(plan);
-  call.workspace_size = arguments->workspace_size - extents_bytes(plan);
+  if (is_empty(call.y.shape)) return UPCONV_OK;
+  call.workspace = (char *)arguments->workspace + host_bytes(plan);
+  call.workspace_size = arguments->workspace_size - host_bytes(plan);
   return plan->candidate->execute(plan->state, &call);
 }

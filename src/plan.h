@@ -11,11 +11,17 @@
 
 struct uc_threads;
 struct uc_isa;
+struct uc_cuda_device;
+struct uc_cuda_target;
 
 struct upconv_context {
-  char describe[96];
+  char describe[192];
+  /* the CPU */
   struct uc_threads *threads;
   const struct uc_isa *isa;
+  /* CUDA: what to generate code for, NULL on the CPU; and the device, NULL when only planning */
+  struct uc_cuda_target *target;
+  struct uc_cuda_device *device;
 };
 
 /* Arguments of an execution, checked: canonical rank 5 views. tensors: the caller's, checked, not canonical. */
@@ -32,6 +38,7 @@ typedef struct uc_call {
 
 typedef struct uc_candidate {
   const char *name;
+  bool host_memory; /* packed buffer and workspace are the host's */
   /* NULL when it applies, else the reason why not. */
   const char *(*refuses)(const upconv_context *context, const uc_lowered *lowered);
   double (*cost)(const upconv_context *context, const uc_lowered *lowered); /* estimated seconds */
@@ -43,6 +50,7 @@ typedef struct uc_candidate {
   upconv_status (*workspace)(const void *state, const int64_t x_shape[UC_RANK], size_t *bytes);
   upconv_status (*execute)(const void *state, const uc_call *call);
   void (*explain)(const void *state, uc_text *text); /* lines of its own, each ending with a newline */
+  void (*source)(const void *state, uc_text *text);  /* generated code, NULL where there is none */
 } uc_candidate;
 
 /* NULL past the end. */

@@ -13,7 +13,7 @@ enum { MAX_STRIDE = 65536 };
 static const double VECTOR_MACS_PER_LANE = 2.5e9, SCALAR_MACS = 2e8;
 
 static const char *refuses(const upconv_context *context, const uc_lowered *lowered) {
-  (void)context;
+  if (context->target) return "the context is not the CPU's";
   for (int a = 0; a < UC_AXES; a++)
     if (lowered->conv.axis[a].stride > MAX_STRIDE) return "a stride is larger than 65536";
   return NULL;
@@ -21,13 +21,13 @@ static const char *refuses(const upconv_context *context, const uc_lowered *lowe
 
 /* Residues are stored apart in a tile: with huge strides tiles would be mostly padding. */
 static const char *tiled_refuses(const upconv_context *context, const uc_lowered *lowered) {
+  const char *why = refuses(context, lowered);
   int64_t residues = 1;
-  for (int a = 0; a < UC_AXES; a++) {
-    if (lowered->conv.axis[a].stride > MAX_STRIDE) return "a stride is larger than 65536";
+  for (int a = 0; a < UC_AXES && !why; a++) {
     residues *= lowered->conv.axis[a].stride;
-    if (residues > 4096) return "more than 4096 phases";
+    if (residues > 4096) why = "more than 4096 phases";
   }
-  return refuses(context, lowered);
+  return why;
 }
 
 static double macs(const uc_lowered *lowered) {
@@ -132,7 +132,7 @@ static void explain(const void *state, uc_text *text) {
 }
 
 const uc_candidate uc_candidate_cpu_tiled = {
-    "cpu-tiled", tiled_refuses, tiled_cost, create_tiled, destroy, packed_size, pack, workspace, execute, explain};
+    "cpu-tiled", true, tiled_refuses, tiled_cost, create_tiled, destroy, packed_size, pack, workspace, execute, explain, NULL};
 
 const uc_candidate uc_candidate_cpu_direct = {
-    "cpu-direct", refuses, direct_cost, create_direct, destroy, packed_size, pack, workspace, execute, explain};
+    "cpu-direct", true, refuses, direct_cost, create_direct, destroy, packed_size, pack, workspace, execute, explain, NULL};

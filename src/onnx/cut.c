@@ -31,7 +31,7 @@ static void unview_segments(uc_cut *cut) {
       cut->program->task[cut->segment[i].task[k]].view = false;
 }
 
-upconv_status uc_cut_make(uc_cut *cut, uc_onnx_program *program, uc_plans *plans) {
+upconv_status uc_cut_make(uc_cut *cut, uc_onnx_program *program, uc_plans *plans, bool places) {
   *cut = (uc_cut){.program = program};
   upconv_status status = uc_onnx_program_readers(program);
   if (!status) {
@@ -43,7 +43,7 @@ upconv_status uc_cut_make(uc_cut *cut, uc_onnx_program *program, uc_plans *plans
     unview_segments(cut);
     status = make_steps(cut);
   }
-  if (!status) status = uc_cut_places(cut);
+  if (!status && places) status = uc_cut_places(cut);
   return status;
 }
 

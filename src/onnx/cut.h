@@ -37,8 +37,9 @@ typedef struct uc_cut {
   size_t arena;    /* bytes */
 } uc_cut;
 
-/* Cuts a planned program. The cut owns the program from then on, also when it fails. */
-upconv_status uc_cut_make(uc_cut *cut, uc_onnx_program *program, uc_plans *plans);
+/* Cuts a planned program. The cut owns the program from then on, also when it fails. Without places every value that is
+   not a view stays dense: what the oracle needs. */
+upconv_status uc_cut_make(uc_cut *cut, uc_onnx_program *program, uc_plans *plans, bool places);
 void uc_cut_free(uc_cut *cut);
 
 /* Its parts: segment.c, place.c. */

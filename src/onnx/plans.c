@@ -98,6 +98,13 @@ static bool same_key(const plan_key *a, const plan_key *b) {
 
 /* ---- plans ---- */
 
+/* Whether rules may look at the parameters, and packing once is enough. */
+static bool is_constant(const uc_onnx_program *p, const uc_segment *s) {
+  bool constant = p->value[s->weight].data && (s->bias < 0 || p->value[s->bias].data);
+  for (int i = 0; i < s->param_count; i++) constant = constant && p->value[s->param[i].value].data;
+  return constant;
+}
+
 static void entry_free(uc_plan_entry *entry) {
   key_free(&entry->key);
   upconv_plan_destroy(entry->plan);
@@ -105,24 +112,21 @@ static void entry_free(uc_plan_entry *entry) {
   free(entry);
 }
 
-static upconv_status make_plan(const uc_plans *plans, const uc_onnx_program *p, const uc_segment *s,
-                               uc_plan_entry *entry) {
+upconv_status uc_plans_fresh(const uc_plans *plans, const uc_onnx_program *p, const uc_segment *s,
+                             upconv_plan **plan) {
   uc_parameters parameters = {.weight = NULL};
   upconv_plan_options options = {
       .candidate = plans->options.candidate,
       .no_rewrite = plans->options.no_rewrite,
       .no_fuse = plans->options.no_fuse,
   };
-  entry->constant = true;
-  for (int i = 0; i < entry->key.count; i++)
-    entry->constant = entry->constant && entry->key.identity[i] != 0;
-  if (entry->constant) {
+  if (is_constant(p, s)) {
     upconv_status status = uc_parameters_make(s, uc_constant_of_program, p, &parameters);
     if (status) return status;
     options.constants = &parameters.given;
   }
   upconv_status status =
-      upconv_plan_create(plans->context, s->problem, s->epilogue, &options, &entry->plan);
+      upconv_plan_create(plans->context, s->problem, s->epilogue, &options, plan);
   uc_parameters_free(&parameters);
   return status;
 }
@@ -142,7 +146,8 @@ upconv_status uc_plans_get(uc_plans *plans, const uc_onnx_program *p, uc_segment
     return status ? status : UPCONV_OUT_OF_MEMORY;
   }
   entry->key = key;
-  status = make_plan(plans, p, s, entry);
+  entry->constant = is_constant(p, s);
+  status = uc_plans_fresh(plans, p, s, &entry->plan);
   if (status) {
     entry_free(entry);
     return status;

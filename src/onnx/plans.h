@@ -18,6 +18,9 @@ upconv_math uc_plans_math(const uc_plans *plans);
 /* Finds or makes the plan of a segment; segment->entry is set. */
 upconv_status uc_plans_get(uc_plans *plans, const uc_onnx_program *program, uc_segment *segment);
 void uc_plans_free(uc_plans *plans);
+/* A plan for this segment's own sizes, for explanations; the caller destroys it. */
+upconv_status uc_plans_fresh(const uc_plans *plans, const uc_onnx_program *program,
+                             const uc_segment *segment, upconv_plan **plan);
 
 const upconv_plan *uc_plan_of(const uc_segment *segment);
 

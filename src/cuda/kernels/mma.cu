@@ -14,9 +14,9 @@ enum {
 };
 
 __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-#if WORD_TYPE == F32
+#ifdef WORD_IS_F32
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-#elif WORD_TYPE == F16
+#elif defined(WORD_IS_F16)
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
 #else
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -31,7 +31,7 @@ __device__ __forceinline__ u32 to_tf32(float value) {
   return bits;
 }
 
-#if WORD_TYPE == F32
+#ifdef WORD_IS_F32
 __device__ __forceinline__ u32 input_word(const Args &a, const Tile &tile, int e, int d, int h, int w) {
   return to_tf32(input_at(a, tile, e, d, h, w));
 }

@@ -101,3 +101,29 @@ __device__ __forceinline__ float op_hardsigmoid(float x, float slope, float offs
 __device__ __forceinline__ float op_batch_norm(float x, float weight, float bias, float mean, float var, float eps) {
   return (x - mean) / sqrtf(var + eps) * weight + bias;
 }
+
+// Elements along one axis that output o of an average pooling window counts: those inside the value, or, with the
+// padding, those inside the padded value.
+__device__ __forceinline__ int window_count(int o, int stride, int kernel, int pad, int pad_end, int size, bool padding) {
+  int begin = o * stride - pad, end = begin + kernel;
+  if (end > size + pad_end) end = size + pad_end;
+  if (padding) return end - begin;
+  if (begin < 0) begin = 0;
+  if (end > size) end = size;
+  return end - begin;
+}
+
+// Consecutive elements along W: one wide store where the address allows.
+template <int TYPE, int N>
+__device__ __forceinline__ void store_run(char *base, i64 index, i64 stride, const float (&v)[N]) {
+  const int size = (TYPE == F32 ? 4 : 2) * N;
+  char *to = base + index * (TYPE == F32 ? 4 : 2);
+  bool wide = stride == 1 && (unsigned long long)to % size == 0;
+  if (TYPE == F32 && N == 2 && wide) *(float2 *)to = make_float2(v[0], v[N - 1]);
+  else if (TYPE == F32 && N == 4 && wide) *(float4 *)to = make_float4(v[0], v[1 % N], v[2 % N], v[3 % N]);
+  else if (TYPE != F32 && N == 2 && wide)
+    *(u32 *)to = TYPE == F16 ? to_f16(v[0]) | (u32)to_f16(v[N - 1]) << 16 : to_bf16(v[0]) | (u32)to_bf16(v[N - 1]) << 16;
+  else
+#pragma unroll
+    for (int i = 0; i < N; i++) store_at<TYPE>(base, index + i * stride, v[i]);
+}

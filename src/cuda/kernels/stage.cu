@@ -2,12 +2,6 @@
 // Global memory to shared memory: the input's halo tile and the weights of the block's channels, for one chunk of input
 // channels. Elements outside the input become zeros.
 
-// A tile of TD x TH x TW cells reads inputs [x0, x0 + XD) and so on.
-struct Tile {
-  int n, group, c0;        // sample; group; first output channel of the block, within its group
-  int qd, qh, qw;          // first cell
-};
-
 __device__ __forceinline__ float input_at(const Args &a, const Tile &tile, int e, int d, int h, int w) {
   bool inside = (unsigned)d < (unsigned)a.in_size[0] && (unsigned)h < (unsigned)a.in_size[1] &&
                 (unsigned)w < (unsigned)a.in_size[2] && e < CI;

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CUDA candidates: from a lowered program to loaded kernels. */
+#include "candidates.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../checked.h"
+#include "../status.h"
+#include "cache.h"
+#include "codegen.h"
+#include "engine.h"
+#include "launch.h"
+#include "pack.h"
+#include "shape.h"
+
+enum { MAX_PARAMS = 100, MAX_PHASES = 4096, MAX_KERNEL = 1 << 20 };
+
+/* ---- what applies ---- */
+
+static const char *refuses(const upconv_context *context, const uc_lowered *lowered) {
+  if (!context->target) return "the context is not CUDA's";
+  if (lowered->tail->op_count >= UC_CUDA_MAX_VALUES || lowered->source_tail->op_count >= UC_CUDA_MAX_VALUES) return "more operators than a kernel takes";
+  if (lowered->source_tail->param_count > MAX_PARAMS) return "more parameters than the packing kernel takes";
+  if (lowered->tail->tensor_count > UC_CUDA_MAX_VIEWS) return "more extra tensors than a kernel takes";
+  int64_t phases = 1;
+  for (int a = 0; a < UC_AXES; a++) {
+    if (lowered->conv.axis[a].stride > MAX_PHASES) return "a stride is larger than 4096";
+    phases *= lowered->conv.axis[a].stride;
+  }
+  if (phases > MAX_PHASES) return "more than 4096 phases";
+  if (uc_problem_kernel_size(&lowered->conv) > MAX_KERNEL || uc_problem_kernel_size(&lowered->source) > MAX_KERNEL)
+    return "more than 2^20 taps";
+  return NULL;
+}
+
+static bool folds_weights(const uc_lowered *lowered) {
+  for (int i = 0; i < lowered->fold_count; i++)
+    if (lowered->fold[i].kind != UC_FOLD_SHIFT) return true;
+  return false;
+}
+
+/* Words of the tensor-core kernel: -1 where it does not apply. */
+static int mma_word(const uc_lowered *lowered) {
+  const upconv_problem *p = &lowered->conv;
+  if (p->x_dtype != UPCONV_F32 && p->x_dtype == p->w_dtype && !folds_weights(lowered)) return (int)p->x_dtype;
+  return p->math == UPCONV_MATH_TF32 ? (int)UPCONV_F32 : -1;
+}
+
+static const char *mma_refuses(const upconv_context *context, const uc_lowered *lowered) {
+  const char *why = refuses(context, lowered);
+  if (why) return why;
+  if (context->target->major < 8) return "tensor cores before sm_80 have no TF32 and bf16";
+  if (mma_word(lowered) < 0) return "full float32 products: tensor cores would round the operands";
+  const upconv_problem *p = &lowered->conv;
+  int64_t phases = p->axis[0].stride * p->axis[1].stride * p->axis[2].stride;
+  if (phases > 32) return "more than 32 phases";
+  if (p->in_channels / p->groups < 4 || p->out_channels / p->groups < 4) return "fewer than 4 channels in a group";
+  return NULL;
+}
+
+/* ---- what it would cost: a rough roofline, in seconds ---- */
+
+static double bytes_of(const uc_lowered *lowered) {
+  const upconv_problem *p = &lowered->conv;
+  double in = (double)p->batch * (double)p->in_channels, out = (double)p->batch * (double)p->out_channels;
+  for (int a = 0; a < UC_AXES; a++) {
+    in *= (double)p->axis[a].in_size;
+    out *= (double)p->axis[a].in_size * (double)p->axis[a].stride;
+  }
+  return in * (double)upconv_dtype_size(p->x_dtype) + out * (double)upconv_dtype_size(p->y_dtype);
+}
+
+static double cost_at(const upconv_context *context, const uc_lowered *lowered, double macs_per_sm_clock) {
+  int64_t in_size[UC_AXES];
+  for (int a = 0; a < UC_AXES; a++) in_size[a] = lowered->conv.axis[a].in_size;
+  double macs = uc_problem_macs(&lowered->conv, lowered->conv.batch, in_size);
+  double compute = macs / (macs_per_sm_clock * 1.5e9 * context->target->sm_count);
+  double memory = bytes_of(lowered) / (2.5e10 * context->target->sm_count);
+  return 3e-6 + (compute > memory ? compute : memory);
+}
+
+static double ffma_cost(const upconv_context *context, const uc_lowered *lowered) { return cost_at(context, lowered, 80); }
+static double mma_cost(const upconv_context *context, const uc_lowered *lowered) { return cost_at(context, lowered, 300); }
+
+/* ---- create ---- */
+
+static void free_kernels(uc_cuda_engine *e) {
+  for (int i = 0; i < e->kernel_count; i++) {
+    if (e->kernel[i].module) e->context->device->driver->cuModuleUnload(e->kernel[i].module);
+    uc_cuda_shape_free(&e->kernel[i]);
+  }
+  free(e->kernel);
+  e->kernel = NULL;
+  e->kernel_count = 0;
+}
+
+static void destroy(void *state) {
+  uc_cuda_engine *e = state;
+  if (!e) return;
+  bool entered = e->context->device && uc_cuda_enter(e->context->device) == UPCONV_OK;
+  free_kernels(e);
+  if (e->module) e->context->device->driver->cuModuleUnload(e->module);
+  if (entered) uc_cuda_leave(e->context->device);
+  uc_program_free(&e->program);
+  free(e->param_at);
+  free(e->pack_source);
+  free(e);
+}
+
+static upconv_status nominal_shapes(const uc_lowered *l, int64_t (*shape)[UC_RANK]) {
+  int64_t in_size[UC_AXES];
+  for (int a = 0; a < UC_AXES; a++) in_size[a] = l->conv.axis[a].in_size;
+  upconv_status status = uc_problem_conv_shape(&l->conv, l->conv.batch, in_size, shape[0]);
+  return status == UPCONV_OK ? uc_epilogue_shapes(l->tail, shape[0], shape) : status;
+}
+
+/* Shapes every pass; *keep >= 0: the program must be built again with that value kept. */
+static upconv_status shape_passes(uc_cuda_engine *e, int *keep) {
+  int64_t shape[UC_CUDA_MAX_VALUES][UC_RANK];
+  upconv_status status = nominal_shapes(e->lowered, shape);
+  if (status != UPCONV_OK) return status;
+  e->kernel = calloc((size_t)e->program.pass_count, sizeof *e->kernel);
+  if (!e->kernel) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
+  for (int i = 0; i < e->program.pass_count && status == UPCONV_OK && *keep < 0; i++) {
+    uc_cuda_kernel *k = &e->kernel[e->kernel_count++];
+    const char *refusal = NULL;
+    snprintf(k->name, sizeof k->name, "upconv_value%d", e->program.pass[i].result);
+    status = uc_cuda_shape(e, &e->program.pass[i], (const int64_t(*)[UC_RANK])shape, k, &refusal, keep);
+    if (status == UPCONV_OK && refusal)
+      status = uc_fail(UPCONV_UNSUPPORTED, "candidate %s: %s", e->mma ? "cuda-mma" : "cuda-ffma", refusal);
+  }
+  return status;
+}
+
+static upconv_status build_passes(uc_cuda_engine *e, bool no_fuse) {
+  bool also_keep[UC_CUDA_MAX_VALUES] = {false};
+  for (int tries = 0; tries <= UC_CUDA_MAX_VALUES; tries++) {
+    int keep = -1;
+    upconv_status status = uc_program_build(e->lowered, no_fuse, also_keep, &e->program);
+    if (status == UPCONV_OK) status = shape_passes(e, &keep);
+    if (status != UPCONV_OK || keep < 0) return status;
+    if (also_keep[keep]) break;
+    also_keep[keep] = true;
+    free_kernels(e);
+    uc_program_free(&e->program);
+  }
+  return uc_fail(UPCONV_UNSUPPORTED, "the tail does not fit shared memory, whatever is kept");
+}
+
+static upconv_status generate(uc_cuda_engine *e) {
+  upconv_status status = uc_cuda_pack_source(e, &e->pack_source);
+  for (int i = 0; i < e->kernel_count && status == UPCONV_OK; i++) {
+    status = uc_cuda_kernel_source(e, &e->kernel[i], &e->kernel[i].source);
+    if (status == UPCONV_OK && e->kernel[i].view_count > UC_CUDA_MAX_VIEWS)
+      status = uc_fail(UPCONV_UNSUPPORTED, "one pass reads more than %d tensors", UC_CUDA_MAX_VIEWS);
+  }
+  return status;
+}
+
+/* ---- compile and load ---- */
+
+static const char *const compile_options[] = {"--std=c++17", "-default-device", "-lineinfo"};
+
+static upconv_status load(const uc_cuda_engine *e, const char *source, uc_cuda_module *module) {
+  void *image = NULL;
+  size_t size = 0;
+  upconv_status status = uc_cuda_cache_get(source, e->target.arch, compile_options,
+                                           (int)(sizeof compile_options / sizeof compile_options[0]), &image, &size, NULL);
+  if (status != UPCONV_OK) return status;
+  if (e->context->device) {
+    const uc_cuda_driver *d = e->context->device->driver;
+    status = uc_cuda_check(d, d->cuModuleLoadData(module, image), "loading a compiled kernel");
+  }
+  free(image);
+  return status;
+}
+
+static upconv_status function(const uc_cuda_engine *e, uc_cuda_module module, const char *name, uc_cuda_function *f) {
+  const uc_cuda_driver *d = e->context->device->driver;
+  return uc_cuda_check(d, d->cuModuleGetFunction(f, module, name), name);
+}
+
+static upconv_status load_kernel(const uc_cuda_engine *e, uc_cuda_kernel *k) {
+  upconv_status status = load(e, k->source, &k->module);
+  if (status != UPCONV_OK || !e->context->device) return status;
+  const uc_cuda_driver *d = e->context->device->driver;
+  status = function(e, k->module, k->name, &k->function);
+  if (status == UPCONV_OK)
+    status = uc_cuda_check(d, d->cuFuncSetAttribute(k->function, UC_FUNCTION_MAX_DYNAMIC_SHARED_BYTES, (int)(k->shared_floats * 4)),
+                           "shared memory of a kernel");
+  if (status != UPCONV_OK || k->pass->reduce_op < 0) return status;
+  char name[48];
+  snprintf(name, sizeof name, "%s_combine", k->name);
+  return function(e, k->module, name, &k->combine);
+}
+
+static upconv_status load_all(uc_cuda_engine *e) {
+  upconv_status status = load(e, e->pack_source, &e->module);
+  if (status == UPCONV_OK && e->module) status = function(e, e->module, "pack_params", &e->pack_params);
+  if (status == UPCONV_OK && e->module) status = function(e, e->module, "pack_weights", &e->pack_weights);
+  for (int i = 0; i < e->kernel_count && status == UPCONV_OK; i++) status = load_kernel(e, &e->kernel[i]);
+  return status;
+}
+
+static upconv_status compile(uc_cuda_engine *e) {
+  if (!e->context->device) return load_all(e);
+  upconv_status status = uc_cuda_enter(e->context->device);
+  if (status != UPCONV_OK) return status;
+  status = load_all(e);
+  uc_cuda_leave(e->context->device);
+  return status;
+}
+
+static upconv_status create(upconv_context *context, uc_lowered *lowered, bool no_fuse, bool mma, void **state) {
+  uc_cuda_engine *e = calloc(1, sizeof *e);
+  if (!e) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
+  e->context = context;
+  e->lowered = lowered;
+  e->target = *context->target;
+  e->mma = mma;
+  e->word = mma ? (upconv_dtype)mma_word(lowered) : UPCONV_F32;
+  e->group_in = lowered->conv.in_channels / lowered->conv.groups;
+  e->group_out = lowered->conv.out_channels / lowered->conv.groups;
+  e->kernel_size = uc_problem_kernel_size(&lowered->conv);
+  upconv_status status = uc_cuda_plan_packed(e);
+  if (status == UPCONV_OK) status = build_passes(e, no_fuse);
+  if (status == UPCONV_OK) status = generate(e);
+  if (status == UPCONV_OK) status = compile(e);
+  if (status != UPCONV_OK) {
+    destroy(e);
+    return status;
+  }
+  *state = e;
+  return UPCONV_OK;
+}
+
+static upconv_status create_ffma(upconv_context *context, uc_lowered *lowered, bool no_fuse, void **state) {
+  return create(context, lowered, no_fuse, false, state);
+}
+
+static upconv_status create_mma(upconv_context *context, uc_lowered *lowered, bool no_fuse, void **state) {
+  return create(context, lowered, no_fuse, true, state);
+}
+
+/* ---- the rest of the table ---- */
+
+static size_t packed_size(const void *state) {
+  return (size_t)((const uc_cuda_engine *)state)->packed_floats * sizeof(float);
+}
+
+static upconv_status pack(const void *state, const upconv_parameters *parameters, void *packed, void *stream) {
+  return uc_cuda_pack(state, parameters, packed, stream);
+}
+
+static upconv_status workspace(const void *state, const int64_t x_shape[UC_RANK], size_t *bytes) {
+  return uc_cuda_workspace(state, x_shape, bytes);
+}
+
+static upconv_status execute(const void *state, const uc_call *call) { return uc_cuda_execute(state, call); }
+
+static void explain(const void *state, uc_text *text) {
+  const uc_cuda_engine *e = state;
+  for (int i = 0; i < e->kernel_count; i++) {
+    const uc_cuda_kernel *k = &e->kernel[i];
+    uc_text_add(text, "  pass %d     value %%%d%s, tiles of %lld x %lld x %lld, %lld threads, %lld KiB shared, %s\n", i + 1,
+                k->pass->result, k->pass->reduce_op >= 0 ? " (reduced over space)" : "", (long long)k->tile[0],
+                (long long)k->tile[1], (long long)k->tile[2], (long long)k->threads,
+                (long long)(k->shared_floats * 4 / 1024),
+                k->fused ? "finished in registers" : "values in shared memory");
+  }
+}
+
+static void source(const void *state, uc_text *text) {
+  const uc_cuda_engine *e = state;
+  for (int i = 0; i < e->kernel_count; i++) uc_text_add(text, "%s\n", e->kernel[i].source);
+}
+
+const uc_candidate uc_candidate_cuda_ffma = {"cuda-ffma", false, refuses, ffma_cost, create_ffma, destroy, packed_size,
+                                             pack, workspace, execute, explain, source};
+const uc_candidate uc_candidate_cuda_mma = {"cuda-mma", false, mma_refuses, mma_cost, create_mma, destroy, packed_size,
+                                            pack, workspace, execute, explain, source};

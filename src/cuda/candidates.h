@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef UPCONV_CUDA_CANDIDATES_H
+#define UPCONV_CUDA_CANDIDATES_H
+
+#include "../plan.h"
+
+/* FP32 units; any problem and epilogue. */
+extern const uc_candidate uc_candidate_cuda_ffma;
+/* Tensor cores (mma.sync): TF32 when the math mode allows, f16 and bf16 operands; tails that finish in registers. */
+extern const uc_candidate uc_candidate_cuda_mma;
+
+#endif

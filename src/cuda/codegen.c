@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A kernel's source: readable files of kernels/, specialised by defines, tables of taps and the pass's operators. */
+#include "codegen.h"
+
+#include <stdlib.h>
+
+#include "../checked.h"
+#include "../status.h"
+#include "emit.h"
+
+upconv_status uc_cuda_text(void (*write)(uc_text *text, const uc_cuda_engine *engine, void *argument),
+                           const uc_cuda_engine *engine, void *argument, char **source) {
+  uc_text text;
+  uc_text_init(&text, NULL, 0);
+  write(&text, engine, argument);
+  size_t capacity = text.length + 1;
+  char *buffer = malloc(capacity);
+  if (!buffer) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for %zu bytes of generated source", capacity);
+  uc_text_init(&text, buffer, capacity);
+  write(&text, engine, argument);
+  *source = buffer;
+  return UPCONV_OK;
+}
+
+static void define(uc_text *text, const char *name, int64_t value) {
+  uc_text_add(text, "#define %s %lld\n", name, (long long)value);
+}
+
+static void define_axes(uc_text *text, const char *name, const int64_t value[UC_AXES]) {
+  for (int a = 0; a < UC_AXES; a++) uc_text_add(text, "#define %s%d %lld\n", name, a, (long long)value[a]);
+}
+
+static void define_dhw(uc_text *text, const char *prefix, const int64_t value[UC_AXES]) {
+  for (int a = 0; a < UC_AXES; a++) uc_text_add(text, "#define %s%c %lld\n", prefix, "DHW"[a], (long long)value[a]);
+}
+
+/* Elements along W that a cell's neighbours in registers store together. */
+static int64_t run_length(const uc_cuda_kernel *k) {
+  for (int64_t n = 4; n > 1; n /= 2)
+    if (k->residues[2] % n == 0 && k->rt % n == 0) return n;
+  return 1;
+}
+
+static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  const upconv_problem *p = &e->lowered->conv;
+  int64_t channels = k->pass->step[k->pass->target].channels;
+  int64_t co = k->pass->conv ? e->group_out : channels, groups = k->pass->conv ? p->groups : 1;
+  int64_t blocks = uc_ceil_div(co, k->bm);
+  uc_text_add(text, "\n// ---- this pass ----\n");
+  uc_text_add(text, "#define KERNEL_NAME %s\n", k->name);
+  define(text, "THREADS", k->threads);
+  define(text, "CO", co);
+  define(text, "BM", k->bm);
+  define(text, "BLOCKS_PER_GROUP", blocks);
+  define(text, "CHANNEL_BLOCKS", blocks * groups);
+  define(text, "ALL_CHANNELS", k->pass->all_channels);
+  define(text, "HAS_CONV", k->pass->conv);
+  define(text, "TILE_FLOATS", k->fused ? 0 : k->slot_floats);
+  define_axes(text, "TARGET", k->tile);
+  define_axes(text, "CELL_STEP", k->cell_step);
+  if (!k->pass->conv) return;
+  define(text, "CI", e->group_in);
+  define(text, "KERNEL", e->kernel_size);
+  define(text, "CO_PAD", e->co_pad);
+  define(text, "WEIGHTS_AT", e->weights_at);
+  define(text, "BIAS_AT", e->bias_at);
+  uc_text_add(text, "#define X_TYPE %s\n", uc_cuda_type_name(p->x_dtype));
+  define(text, "X_LAST", p->x_layout == UPCONV_CHANNELS_LAST);
+  define_dhw(text, "T", k->cells);
+  define_dhw(text, "X", k->x_size);
+  define_axes(text, "X_BASE", k->x_base);
+  define_axes(text, "R", k->residues);
+  define_axes(text, "I", k->step);
+  define_axes(text, "BASE", k->base);
+  define(text, "RT", k->rt);
+  define(text, "RESIDUE_GROUPS", k->residue_groups);
+  define(text, "RUN", run_length(k));
+  define(text, "EC", k->chunk);
+  define(text, "TAPS", k->tap_count);
+  define(text, "STATIC_TAPS", k->static_taps);
+  define(text, "SHARED_WEIGHTS", k->shared_weights);
+  define(text, "X_FLOATS", k->x_floats);
+  if (k->mma) {
+    define(text, "MT", k->mt);
+    define(text, "NT", k->nt);
+    define(text, "WARPS_M", k->warps_m);
+    define(text, "CI_STEPS", e->ci_steps);
+    uc_text_add(text, "#define WORD_TYPE %s\n", uc_cuda_type_name(e->word));
+    uc_text_add(text, "#define WORD_IS_%s 1\n", uc_cuda_type_name(e->word));
+    define(text, "CHANNELS_PER_WORD", e->word == UPCONV_F32 ? 1 : 2);
+  } else {
+    define(text, "MC", k->mc);
+    define(text, "CELLS", k->thread_cells);
+  }
+}
+
+/* Laid out as uc_cuda_arguments in launch.c writes it. */
+static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  uc_text_add(text,
+              "\nstruct Args {\n"
+              "  View x, y;\n"
+              "  View view[%lld];\n"
+              "  const float *packed;\n"
+              "  double *partial;\n"
+              "  i64 tiles;                      // of all samples and channel blocks\n"
+              "  int n0, batch;                  // samples of this run\n"
+              "  int in_size[3];\n"
+              "  int grid[3], grid_begin[3];     // tiles of the target\n"
+              "  int y_begin[5], y_end[5];       // what to store\n"
+              "  int size[%d][3];                // of every value\n"
+              "};\n\n",
+              (long long)uc_max(1, k->view_count), e->program.value_count);
+}
+
+/* ---- tables of taps ---- */
+
+static void emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name,
+                       int64_t (*value)(const uc_cuda_kernel *, const uc_cuda_tap *)) {
+  uc_text_add(text, "__device__ const int %s[] = {", name);
+  for (int64_t t = 0; t < k->tap_count; t++)
+    uc_text_add(text, "%s%lld", t == 0 ? "" : t % 24 == 0 ? ",\n  " : ", ", (long long)value(k, &k->tap[t]));
+  uc_text_add(text, "};\n");
+}
+
+static int64_t tap_offset(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
+  return ((tap->delta[0] - k->x_base[0]) * k->x_size[1] + tap->delta[1] - k->x_base[1]) * k->x_size[2] + tap->delta[2] -
+         k->x_base[2];
+}
+
+static int64_t tap_kernel(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
+  (void)k;
+  return tap->kernel;
+}
+
+static int64_t tap_residue(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
+  (void)k;
+  return tap->residue;
+}
+
+static void emit_begins(uc_text *text, const uc_cuda_kernel *k) {
+  uc_text_add(text, "// Taps of residue r: [tap_begin[r], tap_begin[r + 1]).\n__device__ const int tap_begin[] = {0");
+  int64_t t = 0;
+  for (int64_t r = 0; r < k->rt * k->residue_groups; r++) {
+    while (t < k->tap_count && k->tap[t].residue <= r) t++;
+    uc_text_add(text, ", %lld", (long long)t);
+  }
+  uc_text_add(text, "};\n");
+}
+
+static void emit_offsets(uc_text *text, const uc_cuda_kernel *k) {
+  int64_t count = 0;
+  uc_text_add(text, "// Input offsets, and the taps that read each: [offset_begin[o], offset_begin[o + 1]).\n"
+                    "__device__ const int offset_at[] = {");
+  for (int64_t t = 0; t < k->tap_count; t++)
+    if (t == 0 || tap_offset(k, &k->tap[t]) != tap_offset(k, &k->tap[t - 1]))
+      uc_text_add(text, "%s%lld", count++ ? ", " : "", (long long)tap_offset(k, &k->tap[t]));
+  uc_text_add(text, "};\n__device__ const int offset_begin[] = {");
+  for (int64_t t = 0; t < k->tap_count; t++)
+    if (t == 0 || tap_offset(k, &k->tap[t]) != tap_offset(k, &k->tap[t - 1]))
+      uc_text_add(text, "%s%lld", t ? ", " : "", (long long)t);
+  uc_text_add(text, ", %lld};\n#define OFFSETS %lld\n", (long long)k->tap_count, (long long)count);
+}
+
+static int by_offset(const void *a, const void *b) {
+  const uc_cuda_tap *x = a, *y = b;
+  for (int i = 0; i < UC_AXES; i++)
+    if (x->delta[i] != y->delta[i]) return x->delta[i] < y->delta[i] ? -1 : 1;
+  return x->residue != y->residue ? (x->residue < y->residue ? -1 : 1) : (x->kernel > y->kernel) - (x->kernel < y->kernel);
+}
+
+/* An unrolled loop goes offset by offset, so that what is loaded once serves all its taps; a loop over residues needs the
+   taps in their order. */
+static void emit_taps(uc_text *text, const uc_cuda_kernel *k) {
+  uc_text_add(text, "\n// Taps: where they read the input tile, which element of the kernel they are, which residue they serve.\n");
+  emit_table(text, k, "tap_offset", tap_offset);
+  emit_table(text, k, "tap_kernel", tap_kernel);
+  if (k->static_taps) emit_table(text, k, "tap_residue", tap_residue);
+  else emit_begins(text, k);
+  if (k->mma) emit_offsets(text, k);
+  uc_text_add(text, "\n");
+}
+
+/* ---- the whole ---- */
+
+static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument) {
+  uc_cuda_kernel *k = argument;
+  uc_text_add(text, "// ");
+  uc_problem_print(&e->lowered->conv, text);
+  if (e->lowered->tail->op_count > 0) {
+    uc_text_add(text, " | ");
+    uc_epilogue_print(e->lowered->tail, text);
+  }
+  uc_text_add(text, "\n// value %%%d, for %s\n\n%s", k->pass->result, e->target.arch, uc_cuda_embedded("prelude"));
+  emit_defines(text, e, k);
+  emit_args(text, e, k);
+  uc_text_add(text, "%s", uc_cuda_embedded("tile"));
+  if (k->fused) uc_cuda_emit_finish_fused(text, e, k);
+  else uc_cuda_emit_tiled(text, e, k);
+  if (k->pass->conv) {
+    emit_taps(text, k);
+    uc_text_add(text, "%s\n%s\n", uc_cuda_embedded("stage"), uc_cuda_embedded(k->mma ? "mma" : "ffma"));
+  }
+  uc_text_add(text, "%s", uc_cuda_embedded(k->fused ? "fused" : "tiled"));
+  if (k->pass->reduce_op >= 0) uc_cuda_emit_combine(text, e, k);
+}
+
+upconv_status uc_cuda_kernel_source(const uc_cuda_engine *e, uc_cuda_kernel *k, char **source) {
+  if (k->static_taps && k->tap) qsort(k->tap, (size_t)k->tap_count, sizeof *k->tap, by_offset);
+  return uc_cuda_text(write_kernel, e, k, source);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators as CUDA text. */
+#ifndef UPCONV_CUDA_EMIT_H
+#define UPCONV_CUDA_EMIT_H
+
+#include "../text.h"
+#include "engine.h"
+
+/* finish(): the operators of a fused pass on one cell in registers, and its stores. */
+void uc_cuda_emit_finish_fused(uc_text *text, const uc_cuda_engine *engine, uc_cuda_kernel *kernel);
+/* finish() into a tile buffer and steps(): the operators of a pass over tile buffers, and its stores or partial sums. */
+void uc_cuda_emit_tiled(uc_text *text, const uc_cuda_engine *engine, uc_cuda_kernel *kernel);
+/* combine: adds the partial sums of a reduction. */
+void uc_cuda_emit_combine(uc_text *text, const uc_cuda_engine *engine, const uc_cuda_kernel *kernel);
+
+/* The expression of an elementwise operator whose operands are the given texts. */
+void uc_cuda_emit_elementwise(uc_text *text, const upconv_op *op, char operand[UPCONV_MAX_OPERANDS][512]);
+/* A float literal. */
+void uc_cuda_emit_float(uc_text *text, double value);
+
+/* Index of a view in the kernel's arguments, added if new; -1 when there are too many (the plan is then refused). */
+int uc_cuda_view_of(uc_cuda_kernel *kernel, bool tensor, int index);
+/* Data type of an operand that lies in memory, as a name of prelude.cu. */
+const char *uc_cuda_type_name(upconv_dtype dtype);
+
+#endif

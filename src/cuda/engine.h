@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The CUDA backend: every pass of the program (program.h) becomes one generated kernel.
+ *
+ *   shape.c     plan time: cells, tiles, taps, threads and shared memory of a pass
+ *   codegen.c   plan time: defines + tables + kernels/(name).cu + the pass's operators -> source text
+ *   emit.c      operators as CUDA expressions and loops
+ *   pack.c      source of the packing kernel, packed layout
+ *   module.c    source -> loaded function, through the cache
+ *   launch.c    run time: arguments and launches
+ *
+ * A cell is the unit of work: per axis, R neighbouring outputs of the convolution (its residues), R a multiple of the
+ * stride. Cell j covers outputs R j + base + (0 .. R - 1), and tap k of residue rho reads input I j + delta with
+ * I = R / s and delta = (base + rho + p - d k) / s where that is whole. So every cell runs the same code.
+ */
+#ifndef UPCONV_CUDA_ENGINE_H
+#define UPCONV_CUDA_ENGINE_H
+
+#include "../plan.h"
+#include "../program.h"
+#include "driver.h"
+
+/* What code is generated for. */
+typedef struct uc_cuda_target {
+  char arch[16]; /* "sm_90a" */
+  int major, minor;
+  int64_t shared_bytes; /* that a block may have */
+  int sm_count;
+} uc_cuda_target;
+
+/* One tap of one residue. */
+typedef struct uc_cuda_tap {
+  int32_t residue; /* (r0 * R1 + r1) * R2 + r2 */
+  int32_t kernel;  /* (k0 * K1 + k1) * K2 + k2 */
+  int32_t delta[UC_AXES];
+} uc_cuda_tap;
+
+/* Box of a step for the tile at target element t: [mult * t + off, mult * t + off + size). */
+typedef struct uc_cuda_box {
+  int64_t mult[UC_AXES], off[UC_AXES], size[UC_AXES];
+} uc_cuda_box;
+
+/* A tensor that a kernel reads besides x: an extra tensor or a kept value. */
+typedef struct uc_cuda_view {
+  bool tensor;
+  int index;
+} uc_cuda_view;
+
+enum { UC_CUDA_MAX_VIEWS = 24, UC_CUDA_MAX_VALUES = 96 };
+
+typedef struct uc_cuda_kernel {
+  const uc_pass *pass;
+  bool fused; /* cells are finished in registers; else values of a tile lie in shared memory */
+  bool mma;
+  int pool; /* fused: the step of the pooling operator that reduces a cell, or -1 */
+
+  /* cells; fused: the target's elements (pool) or R of them */
+  int64_t residues[UC_AXES], step[UC_AXES], base[UC_AXES]; /* R, I, base */
+  int64_t cells[UC_AXES];                                  /* of a tile */
+  int64_t tile[UC_AXES];                                   /* of the target */
+  int64_t cell_step[UC_AXES];                              /* cells from one tile to the next */
+  int64_t x_base[UC_AXES], x_size[UC_AXES];                /* input tile: least delta, extents */
+  int64_t rt, residue_groups;                              /* residues held at once, rounds */
+  int64_t tap_count;
+  uc_cuda_tap *tap;
+  bool static_taps, shared_weights;
+
+  int64_t channels; /* of the target while a block works on it: BM, or all */
+  int64_t mc, thread_cells, bm, threads, chunk;
+  int64_t mt, nt, warps_m;
+  int64_t x_floats, staging_floats;
+
+  /* tile buffers */
+  uc_cuda_box *box; /* per step */
+  int64_t *slot_at; /* floats */
+  int64_t slot_floats;
+
+  int view_count;
+  uc_cuda_view view[UC_CUDA_MAX_VIEWS];
+  int64_t shared_floats;
+  char name[32];
+  char *source;
+  uc_cuda_module module; /* NULL when only planned */
+  uc_cuda_function function, combine;
+} uc_cuda_kernel;
+
+typedef struct uc_cuda_engine {
+  upconv_context *context;
+  uc_lowered *lowered;
+  uc_cuda_target target;
+  bool mma;
+  upconv_dtype word; /* mma: F32 (TF32 words), F16 or BF16 (pairs) */
+  uc_program program;
+  int kernel_count;
+  uc_cuda_kernel *kernel;
+  int64_t group_in, group_out, kernel_size;
+  int64_t co_pad, ci_steps;
+  /* packed buffer, in floats */
+  int64_t scale_at, bias_at, weights_at, weight_floats, packed_floats;
+  int64_t *param_at; /* per uc_lowered.param */
+  char *pack_source;
+  uc_cuda_module module;
+  uc_cuda_function pack_params, pack_weights;
+} uc_cuda_engine;
+
+#endif

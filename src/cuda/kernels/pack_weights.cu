@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights in the order of the inner product.
+
+#if defined(WORD_IS_F32)
+__device__ u32 word_of(const PackArgs &a, int i, int o, int c, int k) {
+  float value = i < CI && o < CO ? (float)(weight(a, c + i, o, k) * ((const double *)(a.packed + SCALES_AT))[c / CI * CO + o]) : 0.0f;
+  u32 bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return bits;
+}
+#elif defined(WORD_IS_F16) || defined(WORD_IS_BF16)
+// Pairs of input channels; the weights of these candidates are not folded, so that they are exact.
+__device__ u32 half_of(const PackArgs &a, int i, int o, int c, int k) {
+  float value = i < CI && o < CO ? (float)weight(a, c + i, o, k) : 0.0f;
+#ifdef WORD_IS_F16
+  return to_f16(value);
+#else
+  return to_bf16(value);
+#endif
+}
+__device__ u32 word_of(const PackArgs &a, int i, int o, int c, int k) {
+  return half_of(a, 2 * i, o, c, k) | half_of(a, 2 * i + 1, o, c, k) << 16;
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(256) pack_weights(const __grid_constant__ PackArgs a) {
+  for (i64 at = (i64)blockIdx.x * 256 + threadIdx.x; at < WEIGHT_WORDS; at += (i64)gridDim.x * 256) {
+    i64 rest = at;
+#if defined(WORD_IS_F32) || defined(WORD_IS_F16) || defined(WORD_IS_BF16)
+    // [group][step][KERNEL][CO_PAD / 8][lane][2]: lane 4 g + t holds words t and t + 4 of column g
+    const int half = (int)(rest % 2), lane = (int)(rest / 2 % 32);
+    rest /= 64;
+    const int column = (int)(rest % (CO_PAD / 8)) * 8 + lane / 4;
+    rest /= CO_PAD / 8;
+    const int k = (int)(rest % KERNEL);
+    rest /= KERNEL;
+    const int i = (int)(rest % CI_STEPS) * 8 + lane % 4 + 4 * half;
+    const int group = (int)(rest / CI_STEPS);
+    ((u32 *)a.packed)[WEIGHTS_AT + at] = word_of(a, i, column, group * CI, k);
+#else
+    // [group][CI][KERNEL][CO_PAD]
+    const int o = (int)(rest % CO_PAD);
+    rest /= CO_PAD;
+    const int k = (int)(rest % KERNEL);
+    rest /= KERNEL;
+    const int i = (int)rest;
+    a.packed[WEIGHTS_AT + at] = (float)(weight(a, i, o, k) * ((const double *)(a.packed + SCALES_AT))[i / CI * CO + o]);
+#endif
+  }
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a block works on. A tile of TD x TH x TW cells reads inputs [x0, x0 + XD) and so on.
+struct Tile {
+  int n, group, c0;        // sample; group; first output channel of the block, within its group
+  int qd, qh, qw;          // first cell
+  int first;               // first channel, of all, that tile buffers hold
+};
+
+__device__ __forceinline__ bool inside(const int (&size)[3], int d, int h, int w) {
+  return (unsigned)d < (unsigned)size[0] && (unsigned)h < (unsigned)size[1] && (unsigned)w < (unsigned)size[2];
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Run time: the arguments of every kernel, written as the generated struct Args lays them out, and the launches. */
+#include "launch.h"
+
+#include <string.h>
+
+#include "../checked.h"
+#include "../status.h"
+#include "../tensor.h"
+
+enum { ARGUMENT_BYTES = 4096, MAX_GRID = 0x7fffffff, PACK_BLOCKS = 1024, ALIGNMENT = 256 };
+
+/* ---- arguments ---- */
+
+typedef struct arguments {
+  _Alignas(8) char bytes[ARGUMENT_BYTES];
+  size_t length;
+} arguments;
+
+static void put(arguments *a, const void *data, size_t size) {
+  a->length = (a->length + (size - 1 < 8 ? size - 1 : 7)) / (size < 8 ? size : 8) * (size < 8 ? size : 8);
+  memcpy(a->bytes + a->length, data, size);
+  a->length += size;
+}
+
+static void put_int(arguments *a, int64_t value) {
+  int32_t v = (int32_t)value;
+  put(a, &v, sizeof v);
+}
+
+static void put_i64(arguments *a, int64_t value) { put(a, &value, sizeof value); }
+
+/* Coordinates in a kernel are those of the whole tensor, so the origin is moved back by the offset. */
+static void put_view(arguments *a, const upconv_tensor *t) {
+  int64_t origin = 0;
+  for (int i = 0; i < UC_RANK; i++) origin -= t->offset[i] * t->stride[i];
+  put_i64(a, (int64_t)(intptr_t)t->data + origin * (int64_t)upconv_dtype_size(t->dtype));
+  for (int i = 0; i < UC_RANK; i++) put_i64(a, t->stride[i]);
+}
+
+/* ---- the workspace: kept values, then partial sums ---- */
+
+typedef struct run {
+  const uc_cuda_engine *e;
+  const uc_call *call;
+  int64_t shape[UC_CUDA_MAX_VALUES][UC_RANK];
+  size_t kept_at[UC_CUDA_MAX_VALUES], partial_at, bytes;
+} run;
+
+static size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+static int reduce_source(const uc_cuda_engine *e, const uc_pass *pass) {
+  return e->lowered->tail->op[pass->reduce_op].operand[0].index;
+}
+
+/* Tiles of a pass along an axis for the whole target. */
+static int64_t whole_grid(const run *r, const uc_cuda_kernel *k, int a) {
+  int target = k->pass->reduce_op >= 0 ? reduce_source(r->e, k->pass) : k->pass->result;
+  return uc_ceil_div(r->shape[target][a + 2], k->tile[a]);
+}
+
+static upconv_status lay_out(run *r, const int64_t x_shape[UC_RANK]) {
+  const uc_cuda_engine *e = r->e;
+  upconv_status status = uc_problem_conv_shape(&e->lowered->conv, x_shape[0], x_shape + 2, r->shape[0]);
+  if (status == UPCONV_OK) status = uc_epilogue_shapes(e->lowered->tail, r->shape[0], r->shape);
+  if (status != UPCONV_OK) return status;
+  size_t at = 0, partial = 0;
+  for (int v = 0; v + 1 < e->program.value_count; v++) {
+    int64_t count = 0;
+    if (!e->program.kept[v]) continue;
+    if (!uc_product(r->shape[v], UC_RANK, &count) || count > INT64_MAX / 64)
+      return uc_fail(UPCONV_OVERFLOW, "value %d has more elements than memory can hold", v);
+    r->kept_at[v] = at;
+    at += aligned((size_t)count * sizeof(float));
+  }
+  r->partial_at = at;
+  for (int i = 0; i < e->kernel_count; i++) {
+    const uc_cuda_kernel *k = &e->kernel[i];
+    if (k->pass->reduce_op < 0) continue;
+    int64_t count = 0;
+    uc_product(r->shape[k->pass->result], UC_RANK, &count);
+    for (int a = 0; a < UC_AXES; a++)
+      if (e->lowered->tail->op[k->pass->reduce_op].axes >> (1 + a) & 1) count *= uc_max(1, whole_grid(r, k, a));
+    if ((size_t)count * sizeof(double) > partial) partial = (size_t)count * sizeof(double);
+  }
+  r->bytes = at + aligned(partial);
+  return UPCONV_OK;
+}
+
+upconv_status uc_cuda_workspace(const uc_cuda_engine *e, const int64_t x_shape[UC_RANK], size_t *bytes) {
+  run r = {.e = e};
+  upconv_status status = lay_out(&r, x_shape);
+  *bytes = r.bytes + ALIGNMENT;
+  return status;
+}
+
+/* ---- launches ---- */
+
+static upconv_status launch(const uc_cuda_engine *e, uc_cuda_function f, int64_t blocks, int64_t threads, int64_t shared,
+                            void *stream, arguments *a, const char *what) {
+  const uc_cuda_driver *d = e->context->device->driver;
+  void *parameters[] = {a->bytes};
+  unsigned grid = (unsigned)uc_min(blocks, MAX_GRID);
+  return uc_cuda_check(d, d->cuLaunchKernel(f, grid, 1, 1, (unsigned)threads, 1, 1, (unsigned)shared, stream, parameters, NULL),
+                       what);
+}
+
+static upconv_tensor kept_view(const run *r, int value) {
+  const uc_cuda_engine *e = r->e;
+  if (value == e->program.value_count - 1) return r->call->y;
+  int64_t shape[UC_RANK];
+  memcpy(shape, r->shape[value], sizeof shape);
+  shape[0] = r->call->y.shape[0];
+  upconv_tensor view = upconv_tensor_dense((char *)r->call->workspace + r->kept_at[value], UPCONV_F32, UC_RANK, shape,
+                                           UPCONV_CHANNELS_FIRST);
+  view.offset[0] = r->call->y.offset[0];
+  for (int i = 1; i < UC_RANK; i++)
+    if (shape[i] == 1) view.stride[i] = 0;
+  return view;
+}
+
+static upconv_status put_views(const run *r, const uc_cuda_kernel *k, arguments *a) {
+  const upconv_epilogue *tail = r->e->lowered->tail;
+  for (int i = 0; i < k->view_count; i++) {
+    upconv_tensor view;
+    if (k->view[i].tensor) {
+      const uc_tensor_decl *decl = &tail->tensor[k->view[i].index];
+      upconv_status status = uc_tensor_canonical(&r->call->tensors[k->view[i].index], decl->name, tail->nd, &view);
+      if (status != UPCONV_OK) return status;
+      for (int x = 0; x < UC_RANK; x++)
+        if (!(decl->axes >> x & 1)) view.stride[x] = 0;
+    } else {
+      view = kept_view(r, k->view[i].index);
+    }
+    put_view(a, &view);
+  }
+  for (int i = k->view_count; i < 1; i++) put_view(a, &r->call->y);
+  return UPCONV_OK;
+}
+
+/* Channel blocks that a tile is split into. */
+static int64_t channel_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  if (k->pass->all_channels) return 1;
+  if (!k->pass->conv) return uc_ceil_div(k->pass->step[k->pass->target].channels, k->bm);
+  return uc_ceil_div(e->group_out, k->bm) * e->lowered->conv.groups;
+}
+
+static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
+  const uc_call *call = r->call;
+  arguments a = {.length = 0};
+  upconv_tensor y = kept_view(r, k->pass->result);
+  put_view(&a, &call->x);
+  put_view(&a, &y);
+  upconv_status status = put_views(r, k, &a);
+  if (status != UPCONV_OK) return status;
+  put_i64(&a, (int64_t)(intptr_t)call->packed);
+  put_i64(&a, (int64_t)(intptr_t)call->workspace + (int64_t)r->partial_at);
+  int64_t grid[UC_AXES], begin[UC_AXES], tiles = call->y.shape[0] * channel_blocks(r->e, k);
+  for (int i = 0; i < UC_AXES; i++) {
+    bool whole = k->pass->reduce_op >= 0;
+    begin[i] = whole ? 0 : y.offset[i + 2] / k->tile[i];
+    grid[i] = whole ? whole_grid(r, k, i) : uc_ceil_div(y.offset[i + 2] + y.shape[i + 2], k->tile[i]) - begin[i];
+    tiles *= grid[i];
+  }
+  put_i64(&a, tiles);
+  put_int(&a, call->y.offset[0]);
+  put_int(&a, call->y.shape[0]);
+  for (int i = 0; i < UC_AXES; i++) put_int(&a, call->x_shape[i + 2]);
+  for (int i = 0; i < UC_AXES; i++) put_int(&a, grid[i]);
+  for (int i = 0; i < UC_AXES; i++) put_int(&a, begin[i]);
+  for (int i = 0; i < UC_RANK; i++) put_int(&a, y.offset[i]);
+  for (int i = 0; i < UC_RANK; i++) put_int(&a, y.offset[i] + y.shape[i]);
+  for (int v = 0; v < r->e->program.value_count; v++)
+    for (int i = 0; i < UC_AXES; i++) put_int(&a, r->shape[v][i + 2]);
+  if (tiles > 0) status = launch(r->e, k->function, tiles, k->threads, k->shared_floats * 4, call->stream, &a, k->name);
+  if (status != UPCONV_OK || k->pass->reduce_op < 0) return status;
+  int64_t elements = 1;
+  for (int i = 0; i < UC_RANK; i++) elements *= y.shape[i];
+  return launch(r->e, k->combine, uc_ceil_div(elements, 4), 128, 0, call->stream, &a, "combine");
+}
+
+static bool is_empty(const upconv_tensor *t) {
+  for (int i = 0; i < UC_RANK; i++)
+    if (t->shape[i] == 0) return true;
+  return false;
+}
+
+/* Coordinates in kernels are 32 bit; strides and offsets are 64. */
+static bool coordinates_fit(const run *r) {
+  for (int v = 0; v < r->e->program.value_count; v++)
+    for (int i = 0; i < UC_RANK; i++)
+      if (r->shape[v][i] > INT32_MAX / 4) return false;
+  return true;
+}
+
+upconv_status uc_cuda_execute(const uc_cuda_engine *e, const uc_call *call) {
+  if (is_empty(&call->y)) return UPCONV_OK;
+  if (!e->context->device)
+    return uc_fail(UPCONV_DEVICE_ERROR, "device: %s was named to plan for; there is nothing to run on", e->target.arch);
+  run r = {.e = e, .call = call};
+  upconv_status status = lay_out(&r, call->x_shape);
+  if (status != UPCONV_OK) return status;
+  if (r.bytes > call->workspace_size)
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "workspace_size = %zu: this x needs %zu bytes", call->workspace_size, r.bytes);
+  if (!coordinates_fit(&r)) return uc_fail(UPCONV_UNSUPPORTED, "x: more than 2^29 elements along one axis");
+  status = uc_cuda_enter(e->context->device);
+  if (status != UPCONV_OK) return status;
+  for (int i = 0; i < e->kernel_count && status == UPCONV_OK; i++) status = launch_pass(&r, &e->kernel[i]);
+  uc_cuda_leave(e->context->device);
+  return status;
+}
+
+/* ---- packing ---- */
+
+static void put_vector(arguments *a, const upconv_tensor *t) {
+  put_i64(a, (int64_t)(intptr_t)t->data);
+  put_i64(a, t->rank > 0 ? t->stride[0] : 0);
+  put_int(a, t->dtype);
+  put_int(a, 0);
+}
+
+upconv_status uc_cuda_pack(const uc_cuda_engine *e, const upconv_parameters *p, void *packed, void *stream) {
+  if (!e->context->device)
+    return uc_fail(UPCONV_DEVICE_ERROR, "device: %s was named to plan for; there is nothing to run on", e->target.arch);
+  upconv_tensor weight;
+  upconv_status status = uc_lowered_check_parameters(e->lowered, p, &weight);
+  if (status != UPCONV_OK) return status;
+  arguments a = {.length = 0};
+  put_i64(&a, (int64_t)(intptr_t)packed);
+  put_i64(&a, (int64_t)(intptr_t)weight.data);
+  for (int i = 0; i < UC_RANK; i++) put_i64(&a, weight.stride[i]);
+  put_vector(&a, &p->bias);
+  for (int i = 0; i < p->param_count; i++) put_vector(&a, &p->params[i]);
+  for (int i = p->param_count; i < 1; i++) put_vector(&a, &p->bias);
+  put_int(&a, weight.dtype);
+  put_int(&a, 0);
+  status = uc_cuda_enter(e->context->device);
+  if (status != UPCONV_OK) return status;
+  status = launch(e, e->pack_params, 1, 256, 0, stream, &a, "pack_params");
+  int64_t blocks = uc_min(PACK_BLOCKS, uc_ceil_div(e->weight_floats, 256));
+  if (status == UPCONV_OK) status = launch(e, e->pack_weights, blocks, 256, 0, stream, &a, "pack_weights");
+  uc_cuda_leave(e->context->device);
+  return status;
+}

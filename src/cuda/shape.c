@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A pass as a kernel: what is held in registers, what in shared memory, and how large the tiles are. */
+#include "shape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../checked.h"
+#include "../status.h"
+
+enum {
+  MAX_SUMS = 64,            /* of a thread, FFMA */
+  MAX_RESIDUES = 32,        /* held at once */
+  MAX_MMA_SUMS = 128,       /* registers of sums of a thread, tensor cores */
+  MAX_UNROLLED = 2048,      /* multiply-adds in a loop's body */
+  MAX_UNROLLED_MMA = 1024,
+  STAGING_FLOATS = 10 * 1024,
+  TILE_FLOATS = 16 * 1024, /* wanted size of tile buffers */
+  MAX_TILE = 64
+};
+
+static int64_t power_of_two(int64_t n) {
+  int64_t p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+
+static int64_t product(const int64_t v[UC_AXES]) { return v[0] * v[1] * v[2]; }
+
+/* ---- what can be finished in registers ---- */
+
+/* A pooling window that lies within one cell: outputs R j - pad .. R j - pad + r - 1 with R its stride. */
+static bool window_in_cell(const upconv_window *w, const upconv_problem *conv) {
+  int64_t residues = 1;
+  for (int a = 0; a < UC_AXES; a++) {
+    if (w->kernel[a] > w->stride[a] || (w->kernel[a] > 1 && w->dilation[a] != 1)) return false;
+    if (w->stride[a] % conv->axis[a].stride != 0) return false;
+    residues *= w->stride[a];
+    if (residues > MAX_RESIDUES) return false;
+  }
+  return true;
+}
+
+enum { BEFORE_POOL = 1, AFTER_POOL = 2 };
+
+/* Sides of the pooling operator that a step's operands in the pass lie on. */
+static int operand_sides(const uc_step *step, const int *side) {
+  int sides = 0;
+  for (int i = 0; i < UPCONV_MAX_OPERANDS; i++)
+    if (step->source[i] >= 0 && side[step->source[i]] != 0) sides |= side[step->source[i]];
+  return sides;
+}
+
+/* Elementwise operators and at most one pooling operator whose windows are cells. *pool: its step or -1. */
+static bool fusible(const uc_lowered *lowered, const uc_pass *pass, int *side, int *pool) {
+  *pool = -1;
+  if (!pass->conv || pass->all_channels || pass->reduce_op >= 0) return false;
+  for (int k = 0; k < pass->step_count; k++) {
+    const uc_step *step = &pass->step[k];
+    side[k] = step->kind == UC_STEP_CONV ? BEFORE_POOL : 0;
+    if (step->kind != UC_STEP_OP) continue;
+    const upconv_op *op = &lowered->tail->op[step->op];
+    int sides = operand_sides(step, side);
+    if (uc_op_classify(op->kind) == UC_CLASS_POOL) {
+      if (*pool >= 0 || sides != BEFORE_POOL || !window_in_cell(&op->window, &lowered->conv)) return false;
+      *pool = k;
+      side[k] = AFTER_POOL;
+    } else {
+      if (sides == (BEFORE_POOL | AFTER_POOL)) return false;
+      side[k] = sides;
+    }
+  }
+  return side[pass->target] == (*pool >= 0 ? AFTER_POOL : BEFORE_POOL);
+}
+
+/* ---- boxes of tiles ---- */
+
+/* false where operands of one value are needed at different rates: *keep is then the value to keep in memory. */
+static bool unite(uc_cuda_box *box, const uc_cuda_box *more) {
+  if (box->size[0] == 0) {
+    *box = *more;
+    return true;
+  }
+  for (int a = 0; a < UC_AXES; a++) {
+    if (box->mult[a] != more->mult[a]) return false;
+    int64_t end = uc_max(box->off[a] + box->size[a], more->off[a] + more->size[a]);
+    box->off[a] = uc_min(box->off[a], more->off[a]);
+    box->size[a] = end - box->off[a];
+  }
+  return true;
+}
+
+static int step_value(const uc_step *step) { return step->kind == UC_STEP_OP ? step->op + 1 : 0; }
+
+static bool find_boxes(const uc_lowered *lowered, const uc_pass *pass, const int64_t tile[UC_AXES], uc_cuda_box *box,
+                       int *keep) {
+  memset(box, 0, (size_t)pass->step_count * sizeof *box);
+  for (int a = 0; a < UC_AXES; a++) {
+    box[pass->target].mult[a] = 1;
+    box[pass->target].size[a] = tile[a];
+  }
+  for (int k = pass->step_count - 1; k >= 0; k--) {
+    const uc_step *step = &pass->step[k];
+    if (step->kind != UC_STEP_OP) continue;
+    const upconv_op *op = &lowered->tail->op[step->op];
+    uc_cuda_box in = box[k];
+    for (int a = 0; a < UC_AXES && uc_op_classify(op->kind) == UC_CLASS_POOL; a++) {
+      in.mult[a] = box[k].mult[a] * op->window.stride[a];
+      in.off[a] = box[k].off[a] * op->window.stride[a] - op->window.pad_begin[a];
+      in.size[a] = (box[k].size[a] - 1) * op->window.stride[a] + (op->window.kernel[a] - 1) * op->window.dilation[a] + 1;
+    }
+    for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
+      if (step->source[i] < 0 || unite(&box[step->source[i]], &in)) continue;
+      *keep = step_value(&pass->step[step->source[i]]);
+      return false;
+    }
+  }
+  return true;
+}
+
+/* ---- cells and taps ---- */
+
+static upconv_status find_taps(const upconv_problem *p, uc_cuda_kernel *k) {
+  int64_t most = product(k->residues) * uc_problem_kernel_size(p), low[UC_AXES], high[UC_AXES];
+  k->tap = calloc((size_t)most, sizeof *k->tap);
+  if (!k->tap) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of %lld taps", (long long)most);
+  k->tap_count = 0;
+  int64_t kernels = uc_problem_kernel_size(p), residues = product(k->residues);
+  for (int64_t r = 0; r < residues; r++)
+    for (int64_t i = 0; i < kernels; i++) {
+      int64_t rho[UC_AXES] = {r / k->residues[2] / k->residues[1], r / k->residues[2] % k->residues[1],
+                              r % k->residues[2]};
+      int64_t at[UC_AXES] = {i / p->axis[2].kernel / p->axis[1].kernel, i / p->axis[2].kernel % p->axis[1].kernel,
+                             i % p->axis[2].kernel};
+      uc_cuda_tap tap = {.residue = (int32_t)r, .kernel = (int32_t)i};
+      bool live = true;
+      for (int a = 0; a < UC_AXES; a++) {
+        int64_t reach = k->base[a] + rho[a] + p->axis[a].pad_begin - p->axis[a].dilation * at[a];
+        live = live && uc_mod(reach, p->axis[a].stride) == 0;
+        tap.delta[a] = (int32_t)uc_floor_div(reach, p->axis[a].stride);
+      }
+      if (live) k->tap[k->tap_count++] = tap;
+    }
+  for (int a = 0; a < UC_AXES; a++) {
+    low[a] = INT32_MAX;
+    high[a] = INT32_MIN;
+    for (int64_t t = 0; t < k->tap_count; t++) {
+      low[a] = uc_min(low[a], k->tap[t].delta[a]);
+      high[a] = uc_max(high[a], k->tap[t].delta[a]);
+    }
+    k->x_base[a] = low[a];
+    k->x_size[a] = (k->cells[a] - 1) * k->step[a] + high[a] - low[a] + 1;
+  }
+  return UPCONV_OK;
+}
+
+/* Residues that a thread holds at once: all, or what is left of the innermost axes. */
+static int64_t held_residues(const int64_t residues[UC_AXES], int64_t most) {
+  if (product(residues) <= most) return product(residues);
+  if (residues[1] * residues[2] <= most) return residues[1] * residues[2];
+  if (residues[2] <= most) return residues[2];
+  for (int64_t r = most; r > 1; r--)
+    if (residues[2] % r == 0) return r;
+  return 1;
+}
+
+/* `count` cells (a power of two) over the axes, W first, none far beyond the extent. */
+static void spread_cells(int64_t count, const int64_t extent[UC_AXES], int64_t cells[UC_AXES]) {
+  int64_t left = count;
+  for (int a = UC_AXES - 1; a >= 0; a--) {
+    int64_t most = a == 2 ? 32 : 8;
+    cells[a] = uc_min(left, uc_min(power_of_two(extent[a]), most));
+    left /= cells[a];
+  }
+  /* what the extents did not take */
+  for (int a = UC_AXES - 1; a >= 0 && left > 1; a--) {
+    int64_t room = uc_max(1, power_of_two(extent[a]) / cells[a]), more = uc_min(left, room);
+    cells[a] *= more;
+    left /= more;
+  }
+  cells[2] *= left;
+}
+
+static int64_t cell_count(const int64_t extent[UC_AXES]) {
+  int64_t count = 1;
+  for (int a = 0; a < UC_AXES; a++) count *= power_of_two(extent[a]);
+  return count;
+}
+
+/* ---- FFMA ---- */
+
+static void choose_ffma(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES]) {
+  k->rt = held_residues(k->residues, k->pool >= 0 ? MAX_SUMS : MAX_RESIDUES);
+  k->residue_groups = product(k->residues) / k->rt;
+  k->mc = uc_min(8, power_of_two(e->group_out));
+  while (k->mc > 1 && k->rt * k->mc > MAX_SUMS) k->mc /= 2;
+  if (k->mc == 8 && k->rt * k->mc == MAX_SUMS) k->mc = 4;
+  k->thread_cells = 1;
+  while (k->thread_cells < 4 && k->rt * k->mc * k->thread_cells * 2 <= MAX_SUMS && k->thread_cells * 2 <= extent[2])
+    k->thread_cells *= 2;
+  int64_t groups_of_channels = power_of_two(uc_ceil_div(e->group_out, k->mc));
+  int64_t threads_of_cells = uc_max(32, uc_min(128, cell_count(extent) / k->thread_cells));
+  k->threads = uc_min(256, threads_of_cells * groups_of_channels);
+  k->bm = k->threads / threads_of_cells * k->mc;
+  spread_cells(threads_of_cells * k->thread_cells, extent, k->cells);
+  while (k->cells[2] % k->thread_cells != 0) k->thread_cells /= 2;
+}
+
+static const char *stage_ffma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
+  int64_t x = product(k->x_size), w = e->kernel_size * k->bm;
+  k->shared_weights = w <= STAGING_FLOATS / 2;
+  int64_t per_channel = x + (k->shared_weights ? w : 0);
+  k->chunk = uc_max(1, uc_min(e->group_in, STAGING_FLOATS / per_channel));
+  k->static_taps = k->residue_groups == 1 && k->tap_count * k->thread_cells * k->mc <= MAX_UNROLLED;
+  k->x_floats = uc_ceil_div(k->chunk * x, 4) * 4;
+  k->staging_floats = k->x_floats + (k->shared_weights ? k->chunk * w : 0);
+  return k->staging_floats * 4 > e->target.shared_bytes ? "the input of one tile does not fit shared memory" : NULL;
+}
+
+/* ---- tensor cores ---- */
+
+static const char *choose_mma(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES]) {
+  k->rt = product(k->residues);
+  k->residue_groups = 1;
+  if (k->rt * 4 > MAX_MMA_SUMS) return "more phases than the tensor-core kernel holds in registers";
+  int64_t most = MAX_MMA_SUMS / 4 / k->rt; /* of MT * NT */
+  int64_t columns = power_of_two(uc_ceil_div(e->group_out, 8));
+  k->nt = uc_min(columns, most >= 16 ? 4 : most >= 4 ? 2 : 1);
+  k->mt = 1;
+  while (k->mt < 4 && k->mt * 2 * k->nt <= most) k->mt *= 2;
+  int64_t cells = cell_count(extent);
+  while (k->mt > 1 && cells < 16 * k->mt) k->mt /= 2;
+  k->warps_m = uc_max(1, uc_min(4, cells / (16 * k->mt)));
+  int64_t warps_n = uc_min(columns / k->nt, 8 / k->warps_m);
+  if (warps_n < 1) warps_n = 1;
+  k->bm = warps_n * 8 * k->nt;
+  k->threads = 32 * k->warps_m * warps_n;
+  spread_cells(k->warps_m * 16 * k->mt, extent, k->cells);
+  return NULL;
+}
+
+/* Channel pitch of the input tile, in words: 8 mod 32, so that a fragment's loads meet no bank twice. Stated again in
+   kernels/mma.cu. */
+static int64_t mma_pitch(int64_t x) { return x % 32 <= 8 ? x - x % 32 + 8 : x - x % 32 + 40; }
+
+static const char *stage_mma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
+  if (k->tap_count * k->mt * k->nt > MAX_UNROLLED_MMA) return "more taps than the tensor-core kernel unrolls";
+  int64_t x = mma_pitch(product(k->x_size)), w = e->kernel_size * k->bm;
+  k->chunk = 8;
+  while (k->chunk * 2 <= e->ci_steps * 8 && k->chunk * 2 * (x + w) <= STAGING_FLOATS) k->chunk *= 2;
+  k->x_floats = uc_ceil_div(k->chunk * x, 4) * 4;
+  k->staging_floats = k->x_floats + k->chunk * w;
+  k->static_taps = k->shared_weights = true;
+  return k->staging_floats * 4 > e->target.shared_bytes ? "tile and weights of one chunk do not fit shared memory" : NULL;
+}
+
+/* ---- a fused pass ---- */
+
+static void value_extent(const int64_t (*shape)[UC_RANK], int value, int64_t extent[UC_AXES]) {
+  for (int a = 0; a < UC_AXES; a++) extent[a] = uc_max(1, shape[value][a + 2]);
+}
+
+static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)[UC_RANK], uc_cuda_kernel *k,
+                                 const char **refusal) {
+  int64_t extent[UC_AXES];
+  value_extent(shape, k->pass->result, extent);
+  const upconv_window *w = k->pool >= 0 ? &e->lowered->tail->op[k->pass->step[k->pool].op].window : NULL;
+  for (int a = 0; a < UC_AXES; a++) {
+    int64_t s = e->lowered->conv.axis[a].stride;
+    k->residues[a] = w ? w->stride[a] : s;
+    k->base[a] = w ? -w->pad_begin[a] : 0;
+    k->step[a] = k->residues[a] / s;
+    if (!w) extent[a] = uc_ceil_div(extent[a], s);
+  }
+  if (e->mma) *refusal = choose_mma(e, k, extent);
+  else choose_ffma(e, k, extent);
+  if (*refusal) return UPCONV_OK;
+  for (int a = 0; a < UC_AXES; a++) {
+    k->cell_step[a] = k->cells[a];
+    k->tile[a] = k->cells[a] * (w ? 1 : k->residues[a]);
+  }
+  upconv_status status = find_taps(&e->lowered->conv, k);
+  if (status != UPCONV_OK) return status;
+  *refusal = e->mma ? stage_mma(e, k) : stage_ffma(e, k);
+  k->channels = k->bm;
+  k->shared_floats = k->staging_floats;
+  return UPCONV_OK;
+}
+
+/* ---- a pass with tile buffers ---- */
+
+/* Tile buffers of all slots; false when they exceed `most` floats. */
+static bool place_slots(uc_cuda_kernel *k, int64_t most) {
+  const uc_pass *pass = k->pass;
+  memset(k->slot_at, 0, (size_t)(pass->slot_count + 1) * sizeof *k->slot_at);
+  for (int i = 0; i < pass->step_count; i++) {
+    const uc_step *step = &pass->step[i];
+    if (step->kind == UC_STEP_LOAD) continue;
+    int64_t channels = pass->all_channels || step->channels == 1 ? step->channels : uc_min(step->channels, k->bm);
+    int64_t floats = channels * product(k->box[i].size);
+    k->slot_at[step->slot] = uc_max(k->slot_at[step->slot], uc_ceil_div(floats, 4) * 4);
+  }
+  int64_t at = 0;
+  for (int i = 0; i < pass->slot_count; i++) {
+    int64_t floats = k->slot_at[i];
+    k->slot_at[i] = at;
+    at += floats;
+  }
+  k->slot_floats = at;
+  return at <= most;
+}
+
+static int conv_step(const uc_pass *pass) {
+  for (int i = 0; i < pass->step_count; i++)
+    if (pass->step[i].kind == UC_STEP_CONV) return i;
+  return -1;
+}
+
+/* Cells of the convolution's box for the current tile; FFMA always serves these passes. */
+static upconv_status shape_conv(const uc_cuda_engine *e, uc_cuda_kernel *k, const char **refusal) {
+  int c = conv_step(k->pass);
+  int64_t extent[UC_AXES];
+  for (int a = 0; a < UC_AXES; a++) {
+    int64_t s = e->lowered->conv.axis[a].stride;
+    k->residues[a] = s;
+    k->step[a] = 1;
+    k->base[a] = k->box[c].off[a];
+    extent[a] = uc_ceil_div(k->box[c].size[a], s);
+    k->cell_step[a] = k->box[c].mult[a] * k->tile[a] / s;
+  }
+  choose_ffma(e, k, extent);
+  free(k->tap);
+  k->tap = NULL;
+  upconv_status status = find_taps(&e->lowered->conv, k);
+  if (status == UPCONV_OK) *refusal = stage_ffma(e, k);
+  return status;
+}
+
+/* Tries k->tile. *fits: the whole block's shared memory is within `most` floats. */
+static upconv_status try_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t most, bool *fits, int *keep) {
+  *fits = false;
+  *keep = -1;
+  if (!find_boxes(e->lowered, k->pass, k->tile, k->box, keep)) return UPCONV_OK;
+  const char *refusal = NULL;
+  k->staging_floats = 0;
+  k->threads = 256;
+  k->bm = uc_min(8, k->pass->step[k->pass->target].channels);
+  if (k->pass->conv) {
+    upconv_status status = shape_conv(e, k, &refusal);
+    if (status != UPCONV_OK) return status;
+  }
+  *fits = !refusal && place_slots(k, most - k->staging_floats);
+  k->shared_floats = k->staging_floats + k->slot_floats;
+  return UPCONV_OK;
+}
+
+static int64_t divisor(int64_t a, int64_t b) { return b == 0 ? a : divisor(b, a % b); }
+
+/* The value to keep so that the pass needs less shared memory: the operand of its last pooling or channel operator. */
+static int value_to_keep(const uc_lowered *lowered, const uc_pass *pass) {
+  for (int i = pass->step_count - 1; i >= 0; i--) {
+    const uc_step *step = &pass->step[i];
+    if (step->kind != UC_STEP_OP || uc_op_classify(lowered->tail->op[step->op].kind) == UC_CLASS_ELEMENTWISE) continue;
+    if (step->source[0] >= 0 && pass->step[step->source[0]].kind != UC_STEP_LOAD)
+      return step_value(&pass->step[step->source[0]]);
+  }
+  return pass->reduce_op >= 0 && pass->step[pass->target].kind != UC_STEP_LOAD ? step_value(&pass->step[pass->target]) : -1;
+}
+
+static upconv_status grow_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES],
+                               const int64_t unit[UC_AXES]) {
+  int64_t most = uc_min(TILE_FLOATS + STAGING_FLOATS, e->target.shared_bytes / 4);
+  int keep;
+  bool fits;
+  for (int a = UC_AXES - 1; a >= 0; a--) {
+    int64_t limit = a == 2 ? MAX_TILE : 8;
+    while (k->tile[a] < extent[a] && k->tile[a] < limit * unit[a]) {
+      k->tile[a] *= 2;
+      upconv_status status = try_tile(e, k, most, &fits, &keep);
+      if (status != UPCONV_OK) return status;
+      if (fits) continue;
+      k->tile[a] /= 2;
+      break;
+    }
+  }
+  return try_tile(e, k, e->target.shared_bytes / 4, &fits, &keep);
+}
+
+static upconv_status shape_tiled(const uc_cuda_engine *e, const int64_t (*shape)[UC_RANK], uc_cuda_kernel *k,
+                                 const char **refusal, int *keep) {
+  int64_t extent[UC_AXES], unit[UC_AXES];
+  int target = k->pass->reduce_op >= 0 ? e->lowered->tail->op[k->pass->reduce_op].operand[0].index : k->pass->result;
+  value_extent(shape, target, extent);
+  for (int a = 0; a < UC_AXES; a++) k->tile[a] = 1;
+  if (!find_boxes(e->lowered, k->pass, k->tile, k->box, keep)) return UPCONV_OK;
+  int c = conv_step(k->pass);
+  for (int a = 0; a < UC_AXES; a++) {
+    int64_t s = e->lowered->conv.axis[a].stride;
+    unit[a] = c >= 0 ? s / divisor(s, k->box[c].mult[a]) : 1;
+    k->tile[a] = unit[a];
+  }
+  bool fits;
+  upconv_status status = try_tile(e, k, e->target.shared_bytes / 4, &fits, keep);
+  if (status != UPCONV_OK || *keep >= 0) return status;
+  if (!fits) {
+    *keep = value_to_keep(e->lowered, k->pass);
+    if (*keep < 0) *refusal = "one tile does not fit shared memory";
+    return UPCONV_OK;
+  }
+  status = grow_tile(e, k, extent, unit);
+  k->channels = k->pass->all_channels ? k->pass->step[k->pass->target].channels : k->bm;
+  return status;
+}
+
+upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK],
+                            uc_cuda_kernel *k, const char **refusal, int *keep) {
+  k->pass = pass;
+  *refusal = NULL;
+  *keep = -1;
+  int *side = calloc((size_t)pass->step_count, sizeof *side);
+  k->box = calloc((size_t)pass->step_count, sizeof *k->box);
+  k->slot_at = calloc((size_t)pass->slot_count + 1, sizeof *k->slot_at);
+  if (!side || !k->box || !k->slot_at) {
+    free(side);
+    return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
+  }
+  k->fused = fusible(e->lowered, pass, side, &k->pool);
+  free(side);
+  if (!k->fused) k->pool = -1;
+  k->mma = e->mma && k->fused;
+  if (k->fused) return shape_fused(e, shape, k, refusal);
+  if (e->mma && pass->conv) {
+    *refusal = "the tail needs tile buffers, which the FP32 kernel alone has";
+    return UPCONV_OK;
+  }
+  return shape_tiled(e, shape, k, refusal, keep);
+}
+
+void uc_cuda_shape_free(uc_cuda_kernel *k) {
+  free(k->tap);
+  free(k->box);
+  free(k->slot_at);
+  free(k->source);
+}
