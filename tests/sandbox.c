@@ -26,6 +26,8 @@ void sandbox_say(const char *format, ...) {
   if (write(say_to, text, size) != (ssize_t)size) exit(99);
 }
 
+bool sandbox_finds(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
 static void make_parents(const char *path) {
   char parent[4096];
   for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {

@@ -11,6 +11,11 @@
    0; valid until the next call. */
 const char *sandbox_run(void (*run)(void));
 
+/* text, from sandbox_run or upconv_last_error, holds part. */
+#define CHECK_SAYS(text, part) \
+  CHECK_MSG(sandbox_finds(text, part), "no '%s' in: %s", (part), (text))
+bool sandbox_finds(const char *text, const char *part);
+
 /* In the sandbox: adds to what sandbox_run returns. */
 void sandbox_say(const char *format, ...) CHECK_PRINTF(1, 2);
 

@@ -41,8 +41,8 @@ static void nothing_says_where(void) {
   const char *said = sandbox_run(find_nothing);
   static const char begin[] = "the wanted library was not found: looked for libupconv_wanted.so.2, "
                               "libupconv_wanted.so.1 in the loader's path, /toolkit/lib64";
-  CHECK_MSG(strncmp(said, begin, strlen(begin)) == 0, "%s", said);
-  CHECK_MSG(strstr(said, "; UPCONV_NVRTC can name the file"), "%s", said);
+  CHECK_SAYS(said, begin);
+  CHECK_SAYS(said, "; UPCONV_NVRTC can name the file");
 }
 
 /* ---- the variable */
@@ -73,12 +73,11 @@ static void name_garbage(void) {
 static void variable_decides(void) {
   CHECK_STR(sandbox_run(name_fake), FAKE);
   const char *said = sandbox_run(name_nothing);
-  CHECK_MSG(strstr(said, "UPCONV_NVRTC = \"/no/such.so\" is not the wanted library: /no/such.so: "),
-            "%s", said);
+  CHECK_SAYS(said, "UPCONV_NVRTC = \"/no/such.so\" is not the wanted library: /no/such.so: ");
   CHECK_STR(sandbox_run(name_bare),
             "UPCONV_NVRTC = \"libupconv_nosuch.so\" is not the wanted library: no such file");
   said = sandbox_run(name_garbage);
-  CHECK_MSG(strstr(said, "is not the wanted library: ./garbage.so: file too short"), "%s", said);
+  CHECK_SAYS(said, "is not the wanted library: ./garbage.so: file too short");
 }
 
 /* ---- toolkits and packages */
@@ -159,7 +158,7 @@ static void have_own_folder(void) {
 }
 
 static void other_folders(void) {
-  CHECK_MSG(strstr(sandbox_run(have_no_toolkit_wanted), "was not found"), "toolkits were searched");
+  CHECK_SAYS(sandbox_run(have_no_toolkit_wanted), "was not found");
   CHECK_STR(sandbox_run(have_own_folder), "folder/libupconv_wanted.so.1");
 }
 
@@ -200,10 +199,9 @@ static void reject_first(void) {
 
 static void refused_files_are_named(void) {
   const char *said = sandbox_run(reject_first);
-  CHECK_MSG(strstr(said, "(home/lib64/libupconv_wanted.so.1: is a driver; "
-                         "path/lib64/libupconv_wanted.so.1: file too short)"),
-            "%s", said);
-  CHECK_MSG(strstr(said, "\nconda/lib/libupconv_wanted.so.1"), "%s", said);
+  CHECK_SAYS(said, "(home/lib64/libupconv_wanted.so.1: is a driver; "
+                   "path/lib64/libupconv_wanted.so.1: file too short)");
+  CHECK_SAYS(said, "\nconda/lib/libupconv_wanted.so.1");
 }
 
 static void lack_symbol(void) {
