@@ -27,15 +27,21 @@ if(UPCONV_IS_X86_64 AND UPCONV_HAS_X86_FLAGS)
   set(UPCONV_ISA_DEFINITIONS UPCONV_HAVE_X86_ISA=1)
 endif()
 
+# Not -O0 even when debugging: there, gcc's intrinsics are macros that do not pass our warnings. Sanitized kernels take
+# minutes to compile with -O3.
+set(optimize -O3)
+if(UPCONV_SANITIZE)
+  set(optimize -O1)
+endif()
+
 set(UPCONV_KERNEL_OBJECTS)
 if(UPCONV_KERNEL_SOURCES)
   foreach(isa IN LISTS UPCONV_ISAS)
     string(TOUPPER ${isa} ISA)
     add_library(upconv_kernels_${isa} OBJECT ${UPCONV_KERNEL_SOURCES})
     upconv_flags(upconv_kernels_${isa})
-    # Not -O0 even when debugging: there, gcc's intrinsics are macros that do not pass our warnings.
     target_compile_options(upconv_kernels_${isa} PRIVATE
-      $<IF:$<CONFIG:Debug>,-O1,-O3> -ffp-contract=fast -fno-math-errno -fno-trapping-math ${UPCONV_FLAGS_${isa}})
+      $<IF:$<CONFIG:Debug>,-O1,${optimize}> -ffp-contract=fast -fno-math-errno -fno-trapping-math ${UPCONV_FLAGS_${isa}})
     target_compile_definitions(upconv_kernels_${isa} PRIVATE
       UPCONV_BUILD UPCONV_ISA=${isa} UPCONV_ISA_${ISA}=1 ${UPCONV_ISA_DEFINITIONS})
     list(APPEND UPCONV_KERNEL_OBJECTS $<TARGET_OBJECTS:upconv_kernels_${isa}>)
