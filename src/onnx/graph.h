@@ -57,7 +57,7 @@ typedef struct uc_onnx_metadata {
 } uc_onnx_metadata;
 
 struct uc_onnx_model {
-  int64_t opset;
+  int64_t opset; /* of ai.onnx; 0: not imported */
   int metadata_count;
   uc_onnx_metadata *metadata;
   int node_count;

@@ -254,11 +254,15 @@ static upconv_status read_nodes(loader *l, const Onnx__GraphProto *graph) {
 /* ---- the whole ---- */
 
 static upconv_status read_opset(uc_onnx_model *model, const Onnx__ModelProto *proto) {
-  model->opset = proto->n_opset_import ? 0 : 1; /* the rule for files older than opset_import */
+  /* Files older than opset_import mean 1; a file that imports other domains alone has none. */
+  model->opset = proto->n_opset_import ? 0 : 1;
+  bool given = !proto->n_opset_import;
   for (size_t i = 0; i < proto->n_opset_import; i++)
-    if (is_onnx_domain(proto->opset_import[i]->domain))
+    if (is_onnx_domain(proto->opset_import[i]->domain)) {
       model->opset = proto->opset_import[i]->version;
-  if (model->opset >= 1 && model->opset <= UC_ONNX_NEWEST_OPSET) return UPCONV_OK;
+      given = true;
+    }
+  if (!given || (model->opset >= 1 && model->opset <= UC_ONNX_NEWEST_OPSET)) return UPCONV_OK;
   return uc_fail(UPCONV_UNSUPPORTED, "operator set %lld of domain ai.onnx; 1 to %d are supported",
                  (long long)model->opset, UC_ONNX_NEWEST_OPSET);
 }

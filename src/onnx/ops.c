@@ -122,8 +122,8 @@ static const uc_onnx_op table[] = {
 };
 /* clang-format on */
 
-const uc_onnx_op *uc_onnx_op_find(const uc_onnx_node *node) {
-  if (*node->domain) return NULL;
+const uc_onnx_op *uc_onnx_op_find(const uc_onnx_node *node, int64_t opset) {
+  if (*node->domain || opset < 1) return NULL;
   for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
     if (strcmp(table[i].name, node->op_type) == 0) return &table[i];
   return NULL;

@@ -258,7 +258,11 @@ static bool unary(algebra *g, const uc_task *t, poly *result) {
   case UC_FN_EXP:
     return function(g, ATOM_EXP, &p, result);
   case UC_FN_SOFTPLUS:
-    return t->attr[0] == 1 && isinf(t->attr[1]) && function(g, ATOM_SOFTPLUS, &p, result);
+    if (!isinf(t->attr[1])) return false;
+    q = constant(0);
+    *result = constant(0);
+    return add_scaled(&q, &p, t->attr[0]) && function(g, ATOM_SOFTPLUS, &q, &p) &&
+           add_scaled(result, &p, 1 / t->attr[0]);
   case UC_FN_LOG: /* log(1 + exp(q)) = softplus(q) */
     return is_one_plus_exp(g, &p, &q) && function(g, ATOM_SOFTPLUS, &q, result);
   case UC_FN_HARDSIGMOID:

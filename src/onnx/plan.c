@@ -205,7 +205,7 @@ static upconv_status make_task(uc_onnx_program *p, uc_task *t, const uc_onnx_nod
   if (!t->input) return UPCONV_OUT_OF_MEMORY;
   if (node->input_count)
     memcpy(t->input, node->input, (size_t)node->input_count * sizeof *t->input);
-  t->op = uc_onnx_op_find(node);
+  t->op = uc_onnx_op_find(node, p->model->opset);
   if (t->op || !t->live) return UPCONV_OK;
   return uc_fail(UPCONV_UNSUPPORTED,
                  "node '%.200s': operator %.80s%s%.80s is not supported (operator set %lld)",

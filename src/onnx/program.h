@@ -123,7 +123,7 @@ typedef struct uc_onnx_op {
 } uc_onnx_op;
 
 /* NULL: not supported. */
-const uc_onnx_op *uc_onnx_op_find(const uc_onnx_node *node);
+const uc_onnx_op *uc_onnx_op_find(const uc_onnx_node *node, int64_t opset);
 
 /* ---------------------------------------------------------------- tasks */
 
