@@ -114,17 +114,43 @@ static void sum_channel(const uc_reference_state *run, const scatter *s, int64_t
   }
 }
 
+/* Adds to the magnitude of a channel what an error of x makes of the sum, as the magnitude that would have that error: so
+   it grows with the sum through whatever affine operators follow. lost is a plane of scratch. */
+static void add_x_error(const uc_reference_state *run, const scatter *s, int64_t c,
+                        const double *count, double *lost, double *magnitude) {
+  const upconv_problem *p = run->problem;
+  int64_t in_plane = s->in_size[0] * s->in_size[1] * s->in_size[2];
+  int64_t plane = s->out_size[0] * s->out_size[1] * s->out_size[2];
+  int64_t kernel = p->axis[0].kernel * p->axis[1].kernel * p->axis[2].kernel;
+  int64_t group_in = p->in_channels / p->groups, group_out = p->out_channels / p->groups;
+  double *error = lost + plane;
+  for (int64_t o = 0; o < 2 * plane; o++) lost[o] = 0;
+  for (int64_t e = 0; e < group_in; e++) {
+    int64_t ci = c / group_out * group_in + e;
+    const double *x = run->inputs->x_error + (run->item * p->in_channels + ci) * in_plane;
+    const double *w = run->inputs->weight + (ci * group_out + c % group_out) * kernel;
+    scatter_channel(s, x, w, lost, error);
+  }
+  for (int64_t o = 0; o < plane; o++) {
+    /* Infinite errors are left out of the magnitude, but show in the sum. */
+    double off = isfinite(lost[o]) ? error[o] : INFINITY;
+    double products = count[o] * (double)group_in;
+    if (off > 0) magnitude[o] += off + off / uc_reference_conv_error(run->model, 1, products);
+  }
+}
+
 upconv_status uc_reference_conv(const uc_reference_state *run, uc_reference_values *result) {
   const upconv_problem *p = run->problem;
   const scatter s = {p->axis, run->inputs->in_size, result->shape + 2};
   int64_t plane = s.out_size[0] * s.out_size[1] * s.out_size[2];
-  double *count = calloc((size_t)plane + 1, sizeof *count);
+  double *count = calloc(3 * (size_t)plane + 1, sizeof *count); /* and two planes of scratch */
   if (!count) return uc_fail(UPCONV_OUT_OF_MEMORY, "the oracle's counts do not fit in memory");
   count_products(&s, count);
   for (int64_t c = 0; c < p->out_channels; c++) {
     double *sum = result->products + c * plane; /* becomes the count */
     double *magnitude = result->magnitude + c * plane;
     sum_channel(run, &s, c, sum, magnitude);
+    if (run->inputs->x_error) add_x_error(run, &s, c, count, count + plane, magnitude);
     for (int64_t o = 0; o < plane; o++) {
       double products = count[o] * (double)(p->in_channels / p->groups);
       result->at[c * plane + o] = settle(run->model, sum[o], magnitude[o], products);

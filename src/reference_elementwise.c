@@ -23,7 +23,9 @@ static uc_approx read_tensor(const uc_reference_state *run, int number, const in
   const upconv_tensor *t = &run->inputs->tensor[number];
   int64_t index = t->shape[0] == 1 ? 0 : run->item * t->stride[0];
   for (int a = 1; a < UC_RANK; a++) index += t->shape[a] == 1 ? 0 : i[a] * t->stride[a];
-  return uc_approx_exact(uc_load(t->data, t->dtype, index));
+  uc_approx read = uc_approx_exact(uc_load(t->data, t->dtype, index));
+  const double *error = run->inputs->tensor_error ? run->inputs->tensor_error[number] : NULL;
+  return error ? uc_approx_widen(read, error[index]) : read;
 }
 
 static uc_approx read_operand(const uc_reference_state *run, const upconv_operand *operand,

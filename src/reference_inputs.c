@@ -207,10 +207,9 @@ static upconv_status check_pointers(const void *parameters, const void *argument
 
 static upconv_status run_reference(const upconv_problem *problem, const upconv_epilogue *epilogue,
                                    const upconv_parameters *parameters,
-                                   const upconv_arguments *arguments,
+                                   const upconv_arguments *arguments, uc_reference_inputs inputs,
                                    const upconv_error_model *model, double *value, double *bound) {
   owned own = {.x = NULL};
-  uc_reference_inputs inputs = {.x = NULL};
   upconv_problem stored = *problem;
   stored.y_dtype = arguments->y.dtype;
   upconv_status status = load_x(problem, arguments, &own, &inputs);
@@ -223,10 +222,14 @@ static upconv_status run_reference(const upconv_problem *problem, const upconv_e
   return status;
 }
 
-upconv_status upconv_reference(const upconv_problem *problem, const upconv_epilogue *epilogue,
-                               const upconv_parameters *parameters,
-                               const upconv_arguments *arguments, const upconv_error_model *model,
-                               double *value, double *bound) {
+upconv_status uc_reference_with_errors(const upconv_problem *problem,
+                                       const upconv_epilogue *epilogue,
+                                       const upconv_parameters *parameters,
+                                       const upconv_arguments *arguments, const double *x_error,
+                                       const double *const *tensor_error,
+                                       const upconv_error_model *model, double *value,
+                                       double *bound) {
+  const uc_reference_inputs inputs = {.x_error = x_error, .tensor_error = tensor_error};
   if (!problem) return uc_fail(UPCONV_INVALID_ARGUMENT, "problem is NULL");
   upconv_status status = check_pointers(parameters, arguments, value, bound);
   if (!status && !upconv_dtype_size(arguments->y.dtype))
@@ -236,13 +239,22 @@ upconv_status upconv_reference(const upconv_problem *problem, const upconv_epilo
     status = uc_fail(UPCONV_INVALID_ARGUMENT, "the epilogue is %d-D and the problem %d-D",
                      epilogue->nd, problem->nd);
   if (status) return status;
-  if (epilogue) return run_reference(problem, epilogue, parameters, arguments, model, value, bound);
+  if (epilogue)
+    return run_reference(problem, epilogue, parameters, arguments, inputs, model, value, bound);
   upconv_epilogue *none;
   status = upconv_epilogue_create(problem->nd, &none);
   if (status) return status;
-  status = run_reference(problem, none, parameters, arguments, model, value, bound);
+  status = run_reference(problem, none, parameters, arguments, inputs, model, value, bound);
   upconv_epilogue_destroy(none);
   return status;
+}
+
+upconv_status upconv_reference(const upconv_problem *problem, const upconv_epilogue *epilogue,
+                               const upconv_parameters *parameters,
+                               const upconv_arguments *arguments, const upconv_error_model *model,
+                               double *value, double *bound) {
+  return uc_reference_with_errors(problem, epilogue, parameters, arguments, NULL, NULL, model,
+                                  value, bound);
 }
 
 upconv_status uc_reference_lowered(const uc_lowered *lowered, const upconv_parameters *parameters,

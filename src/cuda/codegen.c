@@ -58,6 +58,7 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   define(text, "TILE_FLOATS", k->fused ? 0 : k->slot_floats);
   define_axes(text, "TARGET", k->tile);
   define_axes(text, "CELL_STEP", k->cell_step);
+  define_axes(text, "CELL_PARTS", k->cell_parts);
   if (!k->pass->conv) return;
   define(text, "CI", e->group_in);
   define(text, "KERNEL", e->kernel_size);

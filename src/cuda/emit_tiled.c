@@ -335,7 +335,8 @@ static void emit_finish(uc_text *text, const uc_cuda_kernel *k) {
               "#pragma unroll\n"
               "  for (int r = 0; r < RT; r++) {\n"
               "    const int rr = rg * RT + r;\n"
-              "    const int d = jd * R0 + rr / (R1 * R2), h = jh * R1 + rr / R2 %% R1, w = jw * R2 + rr %% R2;\n"
+              "    const int d = (tile.od + jd) * R0 + rr / (R1 * R2), h = (tile.oh + jh) * R1 + rr / R2 %% R1;\n"
+              "    const int w = (tile.ow + jw) * R2 + rr %% R2;\n"
               "    if (d < %lld && h < %lld && w < %lld)\n"
               "      tile_buffers[%lld + (((c - tile.first) * %lld + d) * %lld + h) * %lld + w] = cell[r];\n"
               "  }\n}\n",

@@ -329,6 +329,7 @@ static upconv_status shape_conv(const uc_cuda_engine *e, uc_cuda_kernel *k, cons
     k->cell_step[a] = k->box[c].mult[a] * k->tile[a] / s;
   }
   choose_ffma(e, k, extent);
+  for (int a = 0; a < UC_AXES; a++) k->cell_parts[a] = uc_ceil_div(extent[a], k->cells[a]);
   free(k->tap);
   k->tap = NULL;
   upconv_status status = find_taps(&e->lowered->conv, k);

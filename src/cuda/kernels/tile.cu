@@ -3,6 +3,7 @@
 struct Tile {
   int n, group, c0;        // sample; group; first output channel of the block, within its group
   int qd, qh, qw;          // first cell
+  int od, oh, ow;          // cells before it in the tile buffers
   int first;               // first channel, of all, that tile buffers hold
 };
 

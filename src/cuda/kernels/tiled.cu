@@ -15,16 +15,21 @@ extern "C" __global__ void __launch_bounds__(THREADS) KERNEL_NAME(const __grid_c
     int td = (int)(rest % a.grid[0]) + a.grid_begin[0];
     Tile tile;
     tile.n = (int)(rest / a.grid[0]) + a.n0;
-    tile.qd = td * CELL_STEP0;
-    tile.qh = th * CELL_STEP1;
-    tile.qw = tw * CELL_STEP2;
     tile.first = ALL_CHANNELS ? 0 : block / BLOCKS_PER_GROUP * CO + block % BLOCKS_PER_GROUP * BM;
 #if HAS_CONV
     for (int b = ALL_CHANNELS ? 0 : block; b <= (ALL_CHANNELS ? CHANNEL_BLOCKS - 1 : block); b++) {
       tile.group = b / BLOCKS_PER_GROUP;
       tile.c0 = b % BLOCKS_PER_GROUP * BM;
+      for (int part = 0; part < CELL_PARTS0 * CELL_PARTS1 * CELL_PARTS2; part++) {
+        tile.ow = part % CELL_PARTS2 * TW;
+        tile.oh = part / CELL_PARTS2 % CELL_PARTS1 * TH;
+        tile.od = part / CELL_PARTS2 / CELL_PARTS1 * TD;
+        tile.qw = tw * CELL_STEP2 + tile.ow;
+        tile.qh = th * CELL_STEP1 + tile.oh;
+        tile.qd = td * CELL_STEP0 + tile.od;
 #pragma unroll 1
-      for (int rg = 0; rg < RESIDUE_GROUPS; rg++) convolve(a, tile, rg, smem + TILE_FLOATS);
+        for (int rg = 0; rg < RESIDUE_GROUPS; rg++) convolve(a, tile, rg, smem + TILE_FLOATS);
+      }
     }
 #endif
     __syncthreads();
