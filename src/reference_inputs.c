@@ -222,13 +222,11 @@ static upconv_status run_reference(const upconv_problem *problem, const upconv_e
   return status;
 }
 
-upconv_status uc_reference_with_errors(const upconv_problem *problem,
-                                       const upconv_epilogue *epilogue,
-                                       const upconv_parameters *parameters,
-                                       const upconv_arguments *arguments, const double *x_error,
-                                       const double *const *tensor_error,
-                                       const upconv_error_model *model, double *value,
-                                       double *bound) {
+upconv_status
+uc_reference_with_errors(const upconv_problem *problem, const upconv_epilogue *epilogue,
+                         const upconv_parameters *parameters, const upconv_arguments *arguments,
+                         const double *x_error, const double *const *tensor_error,
+                         const upconv_error_model *model, double *value, double *bound) {
   const uc_reference_inputs inputs = {.x_error = x_error, .tensor_error = tensor_error};
   if (!problem) return uc_fail(UPCONV_INVALID_ARGUMENT, "problem is NULL");
   upconv_status status = check_pointers(parameters, arguments, value, bound);
