@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pooling windows: sizes, inputs and divisors against windows laid one by one, and against PyTorch. */
+/* Pooling windows: sizes, inputs, divisors, against windows laid one by one and against PyTorch. */
 // labels: valgrind
 #include "check.h"
 #include "checked.h"
