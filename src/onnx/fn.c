@@ -30,7 +30,7 @@ static double smooth(uc_fn fn, const double *attr, double x) {
   case UC_FN_GELU_TANH:
     return x / (1 + exp(-2 * root_2_over_pi * (x + 0.044715 * x * x * x)));
   case UC_FN_SILU:
-    return x / (1 + exp(-x));
+    return x / (1 + exp(-attr[0] * x));
   case UC_FN_MISH:
     return x * tanh(fmax(x, 0) + log1p(exp(-fabs(x))));
   case UC_FN_SIGMOID:

@@ -237,12 +237,9 @@ upconv_status uc_plan_gelu(uc_onnx_program *p, uc_task *t) {
 
 upconv_status uc_plan_swish(uc_onnx_program *p, uc_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
-  double alpha;
-  upconv_status status = uc_task_float(t, "alpha", 1, &alpha);
+  upconv_status status = uc_task_float(t, "alpha", 1, &t->attr[0]);
   if (!status) status = uc_task_is_float(p, t, 0);
   if (status) return status;
-  if (alpha != 1)
-    return uc_fail(UPCONV_UNSUPPORTED, "attribute 'alpha' is %g; 1 is supported", alpha);
   t->fn = UC_FN_SILU;
   return uc_set_result(p, t, 0, in->dtype, in->rank, in->shape);
 }

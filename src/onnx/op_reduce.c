@@ -185,6 +185,8 @@ void uc_run_reduce(const uc_task *t, const uc_view *in, const uc_view *out) {
     for (int64_t i = 0; i < walk.length; i++) {
       uc_view part = advance(&reduced, walk.at[1] + i * walk.step[1]);
       double y = reduce_one((uc_reduce_kind)t->op->variant, &part);
+      if (out->dtype == UC_ONNX_BOOL && isinf(y))
+        y = y > 0; /* of nothing: the smallest, the largest */
       uc_onnx_set(out->data, out->dtype, walk.at[0] + i * walk.step[0], y);
     }
 }

@@ -357,7 +357,10 @@ static uc_fn recognise(algebra *g, const poly *result, double *attr) {
   static const double root_2_over_pi = 0.79788456080286535588, cubic = 0.044715;
   const double k = root_2_over_pi, c = root_2_over_pi * cubic;
   double scale, slope, offset;
-  if (is_gate(g, result, 0, 1, atom_of_line(g, ATOM_SIGMOID, 1, 0, 0))) return UC_FN_SILU;
+  if (is_gate(g, result, 0, 1, atom_of_line(g, ATOM_SIGMOID, 1, 0, 0))) {
+    attr[0] = 1;
+    return UC_FN_SILU;
+  }
   if (is_gate(g, result, 0.5, 0.5, atom_of_line(g, ATOM_ERF, root_half, 0, 0))) return UC_FN_GELU;
   if (is_gate(g, result, 0.5, 0.5, atom_of_line(g, ATOM_TANH, k, 0, c)) ||
       is_gate(g, result, 0, 1, atom_of_line(g, ATOM_SIGMOID, 2 * k, 0, 2 * c)))

@@ -69,7 +69,7 @@ typedef enum uc_fn {
   UC_FN_SOFTSIGN,
   UC_FN_GELU,
   UC_FN_GELU_TANH,
-  UC_FN_SILU,
+  UC_FN_SILU, /* attr: the factor of x in the sigmoid */
   UC_FN_MISH,
   UC_FN_HARDSWISH,
   UC_FN_HARDSIGMOID, /* attr: slope, offset */

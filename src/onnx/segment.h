@@ -70,6 +70,8 @@ const uc_inner *uc_tail_find(const uc_tail *tail, int value);
 
 /* Parts of uc_tail_add: elementwise operators in tail.c, what works along axes in tail_axes.c. */
 bool uc_tail_elementwise(uc_tail *tail, const uc_task *task);
+/* The operator of an epilogue that a scalar function is, where there is one. */
+bool uc_tail_kind(uc_fn fn, upconv_op_kind *kind);
 /* The inner value that input k of the task is; NULL when it comes from outside, or nothing may read it any more. */
 const uc_inner *uc_tail_input(const uc_tail *tail, const uc_task *task, int k);
 /* The operand that stands for an outside value combined with the inner value a: a constant, a parameter or a tensor. */

@@ -279,7 +279,7 @@ static bool add_unary(uc_tail *tail, const uc_task *t, upconv_op_kind kind) {
   return uc_tail_finish(tail, t, &op, in);
 }
 
-bool uc_tail_elementwise(uc_tail *tail, const uc_task *t) {
+bool uc_tail_kind(uc_fn fn, upconv_op_kind *kind) {
   static const struct {
     uc_fn fn;
     upconv_op_kind kind;
@@ -309,6 +309,15 @@ bool uc_tail_elementwise(uc_tail *tail, const uc_task *t) {
       {UC_FN_SQRT, UPCONV_OP_SQRT},
       {UC_FN_EXP, UPCONV_OP_EXP},
   };
+  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+    if (table[i].fn == fn) {
+      *kind = table[i].kind;
+      return true;
+    }
+  return false;
+}
+
+bool uc_tail_elementwise(uc_tail *tail, const uc_task *t) {
   switch (t->fn) {
   case UC_FN_CAST:
     return add_cast(tail, t);
@@ -324,11 +333,10 @@ bool uc_tail_elementwise(uc_tail *tail, const uc_task *t) {
   default:
     break;
   }
+  if (t->fn == UC_FN_SILU && t->attr[0] != 1) return false;
   /* The slope of PRelu belongs to the second operand. */
   if (t->fn == UC_FN_PRELU && !uc_tail_input(tail, t, 0)) return false;
-  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-    if (table[i].fn == t->fn)
-      return uc_fn_operands(t->fn) == 2 ? add_binary(tail, t, table[i].kind)
-                                        : add_unary(tail, t, table[i].kind);
-  return false;
+  upconv_op_kind kind;
+  if (!uc_tail_kind(t->fn, &kind)) return false;
+  return uc_fn_operands(t->fn) == 2 ? add_binary(tail, t, kind) : add_unary(tail, t, kind);
 }
