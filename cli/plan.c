@@ -27,7 +27,10 @@ static int print_all(const void *object, print_function print) {
   char *text = malloc(length + 1);
   if (!text) return cli_fail("plan: out of memory");
   upconv_status status = print(object, text, length + 1, &length);
-  if (status == UPCONV_OK) fputs(text, stdout);
+  if (status == UPCONV_OK) {
+    cli_clean(text, true);
+    fputs(text, stdout);
+  }
   free(text);
   return status == UPCONV_OK ? CLI_RIGHT : cli_fail_library("plan");
 }

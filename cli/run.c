@@ -127,8 +127,8 @@ static int verify(const run_values *v, model_run *run) {
   for (int i = 0; i < run->output_count && code != CLI_BAD; i++) {
     char number[UNITS_SIZE];
     bool right = worst[i] <= 1;
-    printf("%s: largest error %s of its bound: %s\n", run->outputs[i].name,
-           units_number(worst[i], number), right ? "right" : "WRONG");
+    cli_print_line("%s: largest error %s of its bound: %s", run->outputs[i].name,
+                   units_number(worst[i], number), right ? "right" : "WRONG");
     if (!right) code = CLI_WRONG;
   }
   free(worst);
@@ -139,11 +139,12 @@ static void print_outputs(const run_values *v, const model_run *run, const desti
   char shape[UNITS_SHAPE_SIZE];
   for (int i = 0; i < run->output_count; i++) {
     const uc_onnx_tensor *output = &run->outputs[i];
-    printf("%s: %s %s", output->name, uc_onnx_dtype_name(output->dtype),
-           units_shape(output->rank, output->shape, shape));
+    const char *path = NULL;
     for (int k = 0; k < v->outputs.count; k++)
-      if (to[k].output == i) printf(" -> %s", to[k].path);
-    putchar('\n');
+      if (to[k].output == i) path = to[k].path;
+    cli_print_line("%s: %s %s%s%s", output->name, uc_onnx_dtype_name(output->dtype),
+                   units_shape(output->rank, output->shape, shape), path ? " -> " : "",
+                   path ? path : "");
   }
 }
 

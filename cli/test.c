@@ -292,12 +292,12 @@ static void run_tests(tester *t) {
       t->passed++;
       if (t->values->verbose) {
         progress_clear();
-        printf("pass %s\n", folder);
+        cli_print_line("pass %s", folder);
       }
     } else {
       t->failed++;
       progress_clear();
-      printf("FAIL %s: %s\n", folder, why.text);
+      cli_print_line("FAIL %s: %s", folder, why.text);
     }
     progress_update(i + 1);
   }

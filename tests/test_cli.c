@@ -8,6 +8,7 @@
 
 #include "args.h"
 #include "check.h"
+#include "cli.h"
 #include "json.h"
 #include "timing.h"
 #include "units.h"
@@ -106,6 +107,30 @@ static void splits_at_the_first_equals(void) {
   CHECK_STR(args_split("x.npy", &length), NULL);
 }
 
+static void cleans_what_it_prints(void) {
+  static const struct {
+    const char *from, *to;
+  } cases[] = {
+      {"plain", "plain"},
+      {"two\nlines\t.", "two lines ."},
+      {"\x1b[31mred\x7f", "?[31mred?"},
+      {"\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80", "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80"},
+      {"cut \xE2\x82", "cut ??"},
+      {"\xC0\x80\xED\xA0\x80", "?????"}, /* an overlong zero, a surrogate */
+      {"\xC2\x9B", "??"},                /* a terminal's escape as one character */
+      {"\xFF\xF5", "??"},
+  };
+  char text[64];
+  for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
+    strcpy(text, cases[i].from);
+    cli_clean(text, false);
+    CHECK_STR(text, cases[i].to);
+  }
+  strcpy(text, "two\nlines\t.");
+  cli_clean(text, true);
+  CHECK_STR(text, "two\nlines .");
+}
+
 static void writes_json(void) {
   char text[512] = "";
   FILE *file = fmemopen(text, sizeof text, "w");
@@ -138,6 +163,7 @@ int main(int argc, char **argv) {
       {"probes_the_machine", probes_the_machine},
       {"suggests_what_was_meant", suggests_what_was_meant},
       {"splits_at_the_first_equals", splits_at_the_first_equals},
+      {"cleans_what_it_prints", cleans_what_it_prints},
       {"writes_json", writes_json},
   };
   return check_main(argc, argv, tests, CHECK_COUNT(tests));
