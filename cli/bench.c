@@ -297,15 +297,22 @@ static int make_list(const bench_values *v, bench_list *list) {
   return CLI_RIGHT;
 }
 
-/* A mistake in a text shows before the measuring starts. */
-static int check_texts(const bench_values *v, const bench_list *list) {
+/* A mistake in a text, or an option that would be ignored, shows before the measuring starts. */
+static int check_list(const bench_values *v, const bench_list *list) {
+  bool models = false;
   for (int i = 0; i < list->count; i++) {
-    if (is_model(list->item[i])) continue;
+    if (is_model(list->item[i])) {
+      models = true;
+      continue;
+    }
     problem_text p;
     int code = parse_text(v, list->item[i], &p);
     if (code) return code;
     problem_text_free(&p);
+    if (v->math) return cli_fail("bench: --math goes with models; a text says math=tf32 itself");
   }
+  if (!models && v->shapes.count + v->dims.count > 0)
+    return cli_fail("bench: --shape and --dim go with models; a text says in12x24x48 itself");
   return CLI_RIGHT;
 }
 
@@ -329,7 +336,7 @@ static int run(const void *values) {
   bench b = {.values = values};
   bench_list list = {0};
   int code = make_list(b.values, &list);
-  if (code == CLI_RIGHT) code = check_texts(b.values, &list);
+  if (code == CLI_RIGHT) code = check_list(b.values, &list);
   if (code == CLI_RIGHT)
     code = open_context("bench", b.values->device, b.values->threads, &b.context);
   if (code == CLI_RIGHT) code = bench_all(&b, &list);

@@ -92,7 +92,9 @@ static int run(const void *values) {
     return cli_fail("plan: one model at a time, not also '%s'", v->what.item[1]);
   if (model && v->then) return cli_fail("plan: --then goes with a problem in text form");
   if (!model && v->shapes.count + v->dims.count > 0)
-    return cli_fail("plan: --shape and --dim go with a model; the text says in12x24x48");
+    return cli_fail("plan: --shape and --dim go with a model; a text says in12x24x48 itself");
+  if (!model && v->math)
+    return cli_fail("plan: --math goes with a model; a text says math=tf32 itself");
   upconv_context *context;
   int code = open_context("plan", v->device, v->threads, &context);
   if (code) return code;

@@ -196,6 +196,9 @@ def test_version_and_devices():
         (["plan", "ci1 co1 in1 k1", "--device", "tpu"], "tpu"),
         (["plan", "ci1 co1 in1 k1", "--candidate", "magic"], "magic"),
         (["plan", "ci1 co1 in1 k1", "--shape", "x=1"], "--shape"),
+        (["bench", "ci1 co1 in1 k1", "--dim", "N=1"], "--dim"),
+        (["plan", "ci1 co1 in1 k1", "--math", "tf32"], "--math"),
+        (["bench", "ci1 co1 in1 k1", "--math", "tf32"], "--math"),
         (["plan", "ci1 co1 in1 k1 | relu", "--then", "relu"], "--then"),
     ],
 )
