@@ -148,7 +148,7 @@ void *check_alloc(size_t bytes, size_t misalign) {
   buffer_header header = {block, bytes};
   memcpy(data - GUARD - sizeof header, &header, sizeof header);
   for (size_t i = 0; i < GUARD; i++) {
-    data[i - GUARD] = guard_byte(i);
+    *(data - GUARD + i) = guard_byte(i);
     data[bytes + i] = guard_byte(i);
   }
   check_poison(data, bytes);
