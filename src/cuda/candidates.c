@@ -190,6 +190,10 @@ static upconv_status load_kernel(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   if (status == UPCONV_OK)
     status = uc_cuda_check(d, d->cuFuncSetAttribute(k->function, UC_FUNCTION_MAX_DYNAMIC_SHARED_BYTES, (int)(k->shared_floats * 4)),
                            "shared memory of a kernel");
+  if (status == UPCONV_OK)
+    status = uc_cuda_check(d, d->cuOccupancyMaxActiveBlocksPerMultiprocessor(&k->blocks_per_sm, k->function, (int)k->threads,
+                                                                             (size_t)(k->shared_floats * 4)),
+                           "occupancy of a kernel");
   if (status != UPCONV_OK || k->pass->reduce_op < 0) return status;
   char name[48];
   snprintf(name, sizeof name, "%s_combine", k->name);

@@ -81,6 +81,7 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   define(text, "STATIC_TAPS", k->static_taps);
   define(text, "SHARED_WEIGHTS", k->shared_weights);
   define(text, "X_FLOATS", k->x_floats);
+  define(text, "RESIDENT_WEIGHTS", k->resident);
   if (k->mma) {
     define(text, "MT", k->mt);
     define(text, "NT", k->nt);
@@ -199,7 +200,8 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
   else uc_cuda_emit_tiled(text, e, k);
   if (k->pass->conv) {
     emit_taps(text, k);
-    uc_text_add(text, "%s\n%s\n", uc_cuda_embedded("stage"), uc_cuda_embedded(k->mma ? "mma" : "ffma"));
+    uc_text_add(text, "%s\n%s\n%s\n", uc_cuda_embedded(k->mma ? "mma" : "ffma"), uc_cuda_embedded("stage"),
+                uc_cuda_embedded(k->mma ? "mma_convolve" : "ffma_convolve"));
   }
   uc_text_add(text, "%s", uc_cuda_embedded(k->fused ? "fused" : "tiled"));
   if (k->pass->reduce_op >= 0) uc_cuda_emit_combine(text, e, k);

@@ -145,6 +145,15 @@ static int64_t channel_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k) 
   return uc_ceil_div(e->group_out, k->bm) * e->lowered->conv.groups;
 }
 
+/* Blocks of a fused pass go over many tiles; there is a multiple of the channel blocks of them. */
+static int64_t grid_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k, int64_t tiles) {
+  if (!k->fused) return tiles;
+  int64_t blocks = channel_blocks(e, k);
+  int64_t resident = (int64_t)e->target.sm_count * uc_max(1, k->blocks_per_sm);
+  int64_t most = k->resident ? uc_max(1, resident / blocks) : MAX_GRID / blocks;
+  return blocks * uc_min(tiles / blocks, uc_max(1, most));
+}
+
 static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   const uc_call *call = r->call;
   arguments a = {.length = 0};
@@ -172,7 +181,7 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   for (int i = 0; i < UC_RANK; i++) put_int(&a, y.offset[i] + y.shape[i]);
   for (int v = 0; v < r->e->program.value_count; v++)
     for (int i = 0; i < UC_AXES; i++) put_int(&a, r->shape[v][i + 2]);
-  if (tiles > 0) status = launch(r->e, k->function, tiles, k->threads, k->shared_floats * 4, call->stream, &a, k->name);
+  if (tiles > 0) status = launch(r->e, k->function, grid_blocks(r->e, k, tiles), k->threads, k->shared_floats * 4, call->stream, &a, k->name);
   if (status != UPCONV_OK || k->pass->reduce_op < 0) return status;
   int64_t elements = 1;
   for (int i = 0; i < UC_RANK; i++) elements *= y.shape[i];

@@ -37,7 +37,9 @@ upconv_status uc_cuda_plan_packed(uc_cuda_engine *e) {
   e->weights_at = padded(e->scale_at + 2 * (doubles_before(l, l->param_count) + l->conv.out_channels));
   int64_t words = e->word == UPCONV_F32 ? 1 : 2;
   e->ci_steps = uc_ceil_div(e->group_in, 8 * words);
-  e->co_pad = e->mma ? uc_ceil_div(e->group_out, 8) * 8 : e->group_out;
+  int64_t unit = 1; /* whole vectors of the channels that a thread takes */
+  while (unit < 8 && (e->mma || unit < e->group_out)) unit *= 2;
+  e->co_pad = uc_ceil_div(e->group_out, unit) * unit;
   int64_t depth = e->mma ? e->ci_steps * 8 : e->group_in;
   int64_t factors[] = {l->conv.groups, depth, e->kernel_size, e->co_pad};
   if (!uc_product(factors, 4, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)

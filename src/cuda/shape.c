@@ -15,6 +15,7 @@ enum {
   MAX_UNROLLED = 2048,      /* multiply-adds in a loop's body */
   MAX_UNROLLED_MMA = 1024,
   STAGING_FLOATS = 10 * 1024,
+  RESIDENT_FLOATS = 24 * 1024, /* staging, when it holds the weights of all input channels */
   TILE_FLOATS = 16 * 1024, /* wanted size of tile buffers */
   MAX_TILE = 64
 };
@@ -210,7 +211,11 @@ static const char *stage_ffma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   int64_t x = product(k->x_size), w = e->kernel_size * k->bm;
   k->shared_weights = w <= STAGING_FLOATS / 2;
   int64_t per_channel = x + (k->shared_weights ? w : 0);
-  k->chunk = uc_max(1, uc_min(e->group_in, STAGING_FLOATS / per_channel));
+  k->resident = k->fused && k->shared_weights && k->residue_groups == 1 &&
+                e->group_in * per_channel <= uc_min(RESIDENT_FLOATS, e->target.shared_bytes / 8);
+  /* chunks of nearly equal size */
+  int64_t most = uc_max(1, STAGING_FLOATS / per_channel);
+  k->chunk = k->resident ? e->group_in : uc_ceil_div(e->group_in, uc_ceil_div(e->group_in, most));
   k->static_taps = k->residue_groups == 1 && k->tap_count * k->thread_cells * k->mc <= MAX_UNROLLED;
   k->x_floats = uc_ceil_div(k->chunk * x, 4) * 4;
   k->staging_floats = k->x_floats + (k->shared_weights ? k->chunk * w : 0);
@@ -246,8 +251,9 @@ static int64_t mma_pitch(int64_t x) { return x % 32 <= 8 ? x - x % 32 + 8 : x - 
 static const char *stage_mma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   if (k->tap_count * k->mt * k->nt > MAX_UNROLLED_MMA) return "more taps than the tensor-core kernel unrolls";
   int64_t x = mma_pitch(product(k->x_size)), w = e->kernel_size * k->bm;
-  k->chunk = 8;
-  while (k->chunk * 2 <= e->ci_steps * 8 && k->chunk * 2 * (x + w) <= STAGING_FLOATS) k->chunk *= 2;
+  k->resident = e->ci_steps * 8 * (x + w) <= uc_min(RESIDENT_FLOATS, e->target.shared_bytes / 8);
+  int64_t most = uc_max(1, STAGING_FLOATS / (8 * (x + w)));
+  k->chunk = 8 * (k->resident ? e->ci_steps : uc_ceil_div(e->ci_steps, uc_ceil_div(e->ci_steps, most)));
   k->x_floats = uc_ceil_div(k->chunk * x, 4) * 4;
   k->staging_floats = k->x_floats + k->chunk * w;
   k->static_taps = k->shared_weights = true;

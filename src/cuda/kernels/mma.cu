@@ -6,10 +6,11 @@
 // Fragment layout (PTX, mma.m16n8k8 / m16n8k16): lane = 4 g + t holds rows g and g + 8, words t and t + 4 of the
 // input, column g of the weights, and columns 2 t, 2 t + 1 of the sums.
 
+typedef u32 WeightWord;
+
 enum {
   X_CHANNEL = XD * XH * XW,
   X_PITCH = X_CHANNEL % 32 <= 8 ? X_CHANNEL - X_CHANNEL % 32 + 8 : X_CHANNEL - X_CHANNEL % 32 + 40, // 8 mod 32: no conflicts
-  CHUNK = EC * CHANNELS_PER_WORD, // input channels a chunk
   STEPS = EC / 8
 };
 
@@ -31,35 +32,25 @@ __device__ __forceinline__ u32 to_tf32(float value) {
   return bits;
 }
 
+// Word e of the position whose channel 0 lies at index.
+__device__ __forceinline__ u32 word_at(const Args &a, i64 index, int e) {
 #ifdef WORD_IS_F32
-__device__ __forceinline__ u32 input_word(const Args &a, const Tile &tile, int e, int d, int h, int w) {
-  return to_tf32(input_at(a, tile, e, d, h, w));
-}
+  return e < CI ? to_tf32(load_at<X_TYPE>(a.x.origin, index + e * a.x.stride[1])) : 0;
 #else
-__device__ __forceinline__ u32 input_word(const Args &a, const Tile &tile, int e, int d, int h, int w) {
-  bool inside = (unsigned)d < (unsigned)a.in_size[0] && (unsigned)h < (unsigned)a.in_size[1] &&
-                (unsigned)w < (unsigned)a.in_size[2];
-  if (!inside || 2 * e >= CI) return 0;
-  i64 index = view_index(a.x, tile.n, tile.group * CI + 2 * e, d, h, w);
-  const u16 *x = (const u16 *)a.x.origin;
-  return __ldg(x + index) | (2 * e + 1 < CI ? (u32)__ldg(x + index + a.x.stride[1]) << 16 : 0);
-}
+  const u16 *x = (const u16 *)a.x.origin + index + 2 * e * a.x.stride[1];
+  const u32 low = 2 * e < CI ? __ldg(x) : 0, high = 2 * e + 1 < CI ? __ldg(x + a.x.stride[1]) : 0;
+  return low | high << 16;
 #endif
+}
 
-__device__ __forceinline__ void stage(const Args &a, const Tile &tile, int e0, u32 *xs, u32 *ws) {
-  for (int i = threadIdx.x; i < EC * X_CHANNEL; i += THREADS) {
-    int e, d, h, w;
-    stage_index(i, EC, e, d, h, w);
-    xs[e * X_PITCH + (d * XH + h) * XW + w] = input_word(a, tile, e0 + e, tile.qd * I0 + X_BASE0 + d,
-                                                         tile.qh * I1 + X_BASE1 + h, tile.qw * I2 + X_BASE2 + w);
-  }
-  // packed: [group][chunk step][KERNEL][CO_PAD / 8][lane][2]
+// packed: [group][step][KERNEL][CO_PAD / 8][lane][2]
+__device__ __forceinline__ void stage_weights(const Args &a, const Tile &tile, int e0, u32 *ws) {
   const uint4 *packed = (const uint4 *)(a.packed + WEIGHTS_AT) +
                         ((i64)tile.group * CI_STEPS + e0 / 8) * KERNEL * (CO_PAD / 8) * 16;
   uint4 *to = (uint4 *)ws;
   for (int i = threadIdx.x; i < STEPS * KERNEL * (BM / 8) * 16; i += THREADS) {
-    int in_block = i % (BM / 8 * 16), row = i / (BM / 8 * 16);
-    bool live = e0 / 8 + row / KERNEL < CI_STEPS;
+    const int in_block = i % (BM / 8 * 16), row = i / (BM / 8 * 16);
+    const bool live = e0 / 8 + row / KERNEL < CI_STEPS && tile.c0 / 8 * 16 + in_block < CO_PAD / 8 * 16;
     to[i] = live ? packed[(i64)row * (CO_PAD / 8) * 16 + tile.c0 / 8 * 16 + in_block] : make_uint4(0, 0, 0, 0);
   }
 }
@@ -112,40 +103,4 @@ __device__ __forceinline__ void multiply(const Place &p, const u32 *xs, const u3
     xs += 8 * X_PITCH;
     ws += KERNEL * (BM / 8) * 64;
   }
-}
-
-__device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg, float *smem) {
-  u32 *xs = (u32 *)smem, *ws = xs + X_FLOATS;
-  Place p = place_of(threadIdx.x);
-  int lane = threadIdx.x % 32;
-  float sums[RT][MT][NT][4];
-#pragma unroll
-  for (int r = 0; r < RT; r++)
-#pragma unroll
-    for (int i = 0; i < MT; i++)
-#pragma unroll
-      for (int j = 0; j < NT; j++)
-#pragma unroll
-        for (int k = 0; k < 4; k++) sums[r][i][j][k] = 0.0f;
-#pragma unroll 1
-  for (int e0 = 0; e0 < CI_STEPS * 8; e0 += EC) {
-    __syncthreads();
-    stage(a, tile, e0, xs, ws);
-    __syncthreads();
-    multiply(p, xs, ws, sums);
-  }
-#pragma unroll
-  for (int i = 0; i < MT; i++)
-#pragma unroll
-    for (int j = 0; j < NT; j++)
-#pragma unroll
-      for (int k = 0; k < 4; k++) {
-        int c = tile.c0 + p.m + 8 * j + lane % 4 * 2 + k % 2;
-        int at = p.cell + 16 * i + lane / 4 + k / 2 * 8;
-        if (c >= CO) continue;
-        float bias = a.packed[BIAS_AT + tile.group * CO + c], cell[RT];
-#pragma unroll
-        for (int r = 0; r < RT; r++) cell[r] = sums[r][i][j][k] + bias;
-        finish(a, tile, rg, tile.group * CO + c, at / TW / TH, at / TW % TH, at % TW, cell);
-      }
 }

@@ -44,7 +44,8 @@ extern "C" __global__ void __launch_bounds__(256) pack_weights(const __grid_cons
     const int k = (int)(rest % KERNEL);
     rest /= KERNEL;
     const int i = (int)rest;
-    a.packed[WEIGHTS_AT + at] = (float)(weight(a, i, o, k) * ((const double *)(a.packed + SCALES_AT))[i / CI * CO + o]);
+    const double *scale = (const double *)(a.packed + SCALES_AT);
+    a.packed[WEIGHTS_AT + at] = o < CO ? (float)(weight(a, i, o, k) * scale[i / CI * CO + o]) : 0.0f;
 #endif
   }
 }

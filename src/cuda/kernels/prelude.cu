@@ -17,7 +17,8 @@ struct View {
 };
 
 __device__ __forceinline__ i64 view_index(const View &v, int n, int c, int d, int h, int w) {
-  return n * v.stride[0] + c * v.stride[1] + d * v.stride[2] + h * v.stride[3] + w * v.stride[4];
+  // the channel last: what neighbouring channels of one position share is then one subexpression
+  return n * v.stride[0] + (d * v.stride[2] + h * v.stride[3] + w * v.stride[4]) + c * v.stride[1];
 }
 
 __device__ __forceinline__ float from_f16(u16 bits) {

@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) KERNEL_NAME(const __grid_c
         tile.qh = th * CELL_STEP1 + tile.oh;
         tile.qd = td * CELL_STEP0 + tile.od;
 #pragma unroll 1
-        for (int rg = 0; rg < RESIDUE_GROUPS; rg++) convolve(a, tile, rg, smem + TILE_FLOATS);
+        for (int rg = 0; rg < RESIDUE_GROUPS; rg++) convolve(a, tile, rg, false, smem + TILE_FLOATS);
       }
     }
 #endif
