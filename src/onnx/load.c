@@ -242,7 +242,10 @@ static upconv_status read_node(loader *l, const Onnx__NodeProto *proto, size_t i
 }
 
 static upconv_status read_nodes(loader *l, const Onnx__GraphProto *graph) {
-  if (graph->n_node > INT_MAX) return uc_fail(UPCONV_OVERFLOW, "%zu nodes", graph->n_node);
+  enum { MOST_NODES = 1 << 18 };
+  if (graph->n_node > MOST_NODES)
+    return uc_fail(UPCONV_UNSUPPORTED, "the graph has %zu nodes; at most %d are supported",
+                   graph->n_node, MOST_NODES);
   l->model->node = uc_onnx_new((int64_t)graph->n_node, sizeof *l->model->node);
   if (!l->model->node) return UPCONV_OUT_OF_MEMORY;
   upconv_status status = UPCONV_OK;

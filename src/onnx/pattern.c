@@ -47,7 +47,7 @@ typedef struct algebra {
   uc_onnx_program *program;
   int base;         /* the value that is x */
   double tolerance; /* relative, for constants stored in the graph's type */
-  int visits;
+  int visits, *budget;
   int atom_count;
   atom atom[MAX_ATOMS];
 } algebra;
@@ -281,7 +281,7 @@ static const uc_task *producer(const uc_onnx_program *p, int value) {
 
 static bool evaluate(algebra *g, int value, poly *result) {
   double number;
-  if (value < 0 || ++g->visits > MAX_VISITS) return false;
+  if (value < 0 || ++g->visits > MAX_VISITS || --*g->budget < 0) return false;
   if (value == g->base) {
     *result = atom_poly(0);
     return true;
@@ -410,7 +410,7 @@ static int find_bases(const uc_onnx_program *p, const uc_task *root, int *base) 
   const uc_task *t = root;
   for (int at = -1; at < count; at++) {
     if (at >= 0) t = producer(p, base[at]);
-    for (int k = 0; t && k < t->input_count; k++) {
+    for (int k = 0; t && t->input_count <= 3 && k < t->input_count; k++) {
       int value = t->input[k];
       if (value < 0 || p->value[value].data || count == MAX_BASES) continue;
       bool seen = false;
@@ -430,14 +430,15 @@ static bool same_type(const uc_value *a, const uc_value *b) {
   return memcmp(a->shape, b->shape, (size_t)a->rank * sizeof a->shape[0]) == 0;
 }
 
-static bool try_base(uc_onnx_program *p, uc_task *t, int base) {
+static bool try_base(uc_onnx_program *p, uc_task *t, int base, int *budget) {
   const uc_value *out = uc_task_out(p, t, 0);
   double attr[2] = {0};
   poly result;
   bool alone = t->fn == UC_FN_CLIP && base == t->input[0]; /* is written well already */
   if (!out || alone || !same_type(out, &p->value[base]) || !uc_dtype_is_float(out->dtype))
     return false;
-  algebra g = {.program = p, .base = base, .tolerance = tolerance_of(out->dtype), .atom_count = 1};
+  algebra g = {.program = p, .base = base, .atom_count = 1, .budget = budget};
+  g.tolerance = tolerance_of(out->dtype);
   uc_fn fn = UC_FN_NONE;
   if (t->fn == UC_FN_WHERE)
     fn = recognise_where(&g, t, attr);
@@ -453,6 +454,7 @@ static bool try_base(uc_onnx_program *p, uc_task *t, int base) {
 }
 
 void uc_onnx_program_patterns(uc_onnx_program *p) {
+  int budget = 1 << 20; /* values looked at in all, so that no graph takes long */
   for (int i = 0; i < p->task_count; i++) {
     uc_task *t = &p->task[i];
     int base[MAX_BASES];
@@ -461,6 +463,6 @@ void uc_onnx_program_patterns(uc_onnx_program *p) {
                     t->fn == UC_FN_LOG || t->fn == UC_FN_CLIP || t->fn == UC_FN_WHERE;
     int count = ends_one ? find_bases(p, t, base) : 0;
     for (int k = 0; k < count; k++)
-      if (try_base(p, t, base[k])) break;
+      if (try_base(p, t, base[k], &budget)) break;
   }
 }

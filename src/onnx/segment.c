@@ -213,9 +213,13 @@ static upconv_status replan_views(uc_cut *cut) {
 
 upconv_status uc_cut_segments(uc_cut *cut, uc_plans *plans) {
   uc_onnx_program *p = cut->program;
+  enum { MOST_SEGMENTS = 10000 };
   int heads = 0;
   for (int i = 0; i < p->task_count; i++)
     heads += uc_task_runs(&p->task[i]) && p->task[i].op->family == UC_FAMILY_CONV;
+  if (heads > MOST_SEGMENTS)
+    return uc_fail(UPCONV_UNSUPPORTED, "the graph has %d convolutions; at most %d are supported",
+                   heads, MOST_SEGMENTS);
   int *uses = count_uses(p);
   cut->owner = uc_onnx_new(p->task_count, sizeof *cut->owner);
   cut->segment = uc_onnx_new(heads, sizeof *cut->segment);

@@ -149,7 +149,9 @@ static bool add_batch_norm(uc_tail *tail, const uc_task *t) {
   if (!in || in->rank < 2 || in->axis[1] != 1 || t->op->variant != 0) return false;
   upconv_op op = uc_tail_op(UPCONV_OP_BATCH_NORM, in->operand);
   op.attr[0] = t->attr[0];
-  for (int k = 1; k < 5; k++) {
+  static const int order[] = {3, 4, 1, 2}; /* as the text form names them */
+  for (int i = 0; i < 4; i++) {
+    int k = order[i];
     /* A vector of channels is read as [C, 1, ...], aligned with the value's dimensions. */
     const uc_value *w = uc_task_in(tail->program, t, k);
     uc_source source = {.value = t->input[k], .dim = {-1, 0, -1, -1, -1}, .per_channel = true};
