@@ -325,7 +325,9 @@ static void fill_disk(void) {
   say_get(1, 10000);
   say_get(2, 200000);
   say_get(2, 200000);
-  sandbox_say(" %d", client_files("cache", ""));
+  sandbox_say(" %d ", client_files("cache", ""));
+  say_get(3, 30000); /* the source fits, and the image no more */
+  sandbox_say(" %d ", client_files("cache", ""));
   say_get(1, 10000);
   umount("cache");
 }
@@ -333,7 +335,7 @@ static void fill_disk(void) {
 static void full_disk(void) {
   const char *said = sandbox_run(fill_disk);
   if (strcmp(said, "not allowed") == 0) CHECK_SKIP("a file system may not be mounted here");
-  CHECK_STR(said, "mhmm 2h");
+  CHECK_STR(said, "mhmm 2 m 2 h");
 }
 
 /* ---------------------------------------------------------------- many at once */
@@ -465,6 +467,19 @@ static void least_recently_used_goes(void) {
   CHECK_STR(sandbox_run(overflow_bound), "mmmmhhhhhmm 4 4 hhhhm 1000000 1");
 }
 
+/* One image less would be enough, but its source is of no use without it. */
+static void overflow_a_little(void) {
+  client_start();
+  setenv("UPCONV_CACHE_MAX_MB", "1", 1);
+  for (int id = 1; id <= 4; id++) client_get(id, 124000);
+  sandbox_say("%d ", client_files("cache", ""));
+  client_get(5, 5000);
+  sandbox_say("%d %d ", client_files("cache", ".bin"), client_files("cache", ".cu"));
+  say_get(2, 124000);
+}
+
+static void image_takes_source_along(void) { CHECK_STR(sandbox_run(overflow_a_little), "8 4 4 h"); }
+
 static void exceed_bound(void) {
   client_start();
   setenv("UPCONV_CACHE_MAX_MB", "1", 1);
@@ -569,6 +584,7 @@ int main(int argc, char **argv) {
       {"processes_fight", processes_fight},
       {"killed_writers", killed_writers},
       {"least_recently_used_goes", least_recently_used_goes},
+      {"image_takes_source_along", image_takes_source_along},
       {"too_large_is_not_kept", too_large_is_not_kept},
       {"old_temporaries_go", old_temporaries_go},
       {"clear_removes_entries_alone", clear_removes_entries_alone},

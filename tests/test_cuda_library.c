@@ -127,6 +127,14 @@ static void have_loaded_package(void) {
   dlclose(extension);
 }
 
+static void have_loaded_debian_package(void) {
+  sandbox_link(FAKE, "dist-packages/nvidia/cuda_nvrtc/lib/libupconv_wanted.so.1");
+  sandbox_link(OTHER, "dist-packages/extension.so");
+  void *extension = dlopen("./dist-packages/extension.so", RTLD_NOW);
+  look();
+  dlclose(extension);
+}
+
 static void folders_are_searched(void) {
   CHECK_STR(sandbox_run(have_toolkit), "toolkit/lib64/libupconv_wanted.so.1");
   CHECK_STR(sandbox_run(have_two_toolkits), "home/lib64/libupconv_wanted.so.1 "
@@ -138,6 +146,8 @@ static void folders_are_searched(void) {
             "venv/lib/python3.11/site-packages/nvidia/cu13/lib/libupconv_wanted.so.2");
   CHECK_STR(sandbox_run(have_loaded_package),
             "./p/site-packages/nvidia/cu13/lib/libupconv_wanted.so.2");
+  CHECK_STR(sandbox_run(have_loaded_debian_package),
+            "./dist-packages/nvidia/cuda_nvrtc/lib/libupconv_wanted.so.1");
 }
 
 static void have_no_toolkit_wanted(void) {
@@ -165,11 +175,10 @@ static void other_folders(void) {
 /* ---- what the process has already */
 
 static void have_loaded(void) {
-  static const char *const loaded[] = {"libupconv_wanted.so.1", "libfake_nvrtc.so.1", NULL};
+  /* The first is a part of the C library that nothing uses: the loader would find it. */
+  static const char *const loaded[] = {"libBrokenLocale.so.1", "libfake_nvrtc.so.1", NULL};
   uc_library_wanted what = wanted;
   what.names = loaded;
-  sandbox_link(OTHER, "toolkit/lib64/libupconv_wanted.so.1");
-  setenv("CUDA_HOME", "toolkit", 1);
   void *before = dlopen(FAKE, RTLD_NOW);
   look_for(&what);
   dlclose(before);
