@@ -130,11 +130,16 @@ static void load_row(const uc_isa *isa, const uc_layout *to, float *dst, const u
   memset(dst + j1, 0, (size_t)(n - j1) * sizeof *dst);
 }
 
-/* What is present along an axis: all positions where the tensor is broadcast, else the view's part. */
-static uc_range present(const upconv_tensor *t, int axis, const uc_box *box) {
-  if (t->stride[axis + 2] == 0 && t->shape[axis + 2] == 1)
-    return (uc_range){box->begin[axis], box->begin[axis] + box->size[axis]};
+/* What is present along an axis: the view's part. */
+static uc_range present(const upconv_tensor *t, int axis) {
   return (uc_range){t->offset[axis + 2], t->offset[axis + 2] + t->shape[axis + 2]};
+}
+
+void uc_layout_broadcast(upconv_tensor *view, int axis) {
+  const int64_t far = INT64_C(1) << 61;
+  view->offset[axis] = -far;
+  view->shape[axis] = 2 * far;
+  view->stride[axis] = 0;
 }
 
 static bool holds(uc_range range, int64_t i) { return i >= range.begin && i < range.end; }
@@ -169,7 +174,7 @@ static void load_channel_row(const uc_isa *isa, const uc_layout *to, float *dst,
 void uc_layout_load(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *t, int64_t n, int64_t c0,
                     int64_t channels) {
   uc_range valid[UC_AXES];
-  for (int i = 0; i < UC_AXES; i++) valid[i] = present(t, i, &to->box);
+  for (int i = 0; i < UC_AXES; i++) valid[i] = present(t, i);
   /* rows in ascending order: a padded row may spill into the next one, which is then written */
   for (int64_t d = 0; d < to->box.size[0]; d++)
     for (int64_t h = 0; h < to->box.size[1]; h++) {

@@ -51,8 +51,11 @@ void uc_layout_copy(const uc_isa *isa, const uc_layout *to, float *dst, const uc
 const float *uc_layout_natural_row(const uc_isa *isa, const uc_layout *l, const float *channel, int64_t d, int64_t h,
                                    float *scratch);
 
-/* Loads channels [c0, c0 + channels) of sample n of a view of a whole tensor of spatial `extent` (the view's offset and
-   shape say which part it holds; an axis of extent 1 in the tensor is broadcast). Elements outside the tensor become 0. */
+/* Makes a view the same everywhere along a canonical axis where it has one element. */
+void uc_layout_broadcast(upconv_tensor *view, int axis);
+
+/* Loads channels [c0, c0 + channels) of sample n of a view of a whole tensor; the view's offset and shape say which part
+   it holds. Elements outside it become 0. */
 void uc_layout_load(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *tensor, int64_t n,
                     int64_t c0, int64_t channels);
 

@@ -135,7 +135,8 @@ upconv_status uc_engine_pack(const uc_engine *e, const upconv_parameters *parame
   float *out = packed;
   packer pk = {e, folded.weight, out + e->weight_at, true};
   for (int64_t i = 0; i < e->block_count; i++) pack_block(&pk, &e->block[i]);
-  for (int64_t c = 0; c < e->lowered->conv.out_channels; c++) out[e->bias_at + c] = (float)folded.bias[c];
+  /* + 0: from -0 a sum of border zeros would be -0 or 0, depending on how many of them a tile leaves out */
+  for (int64_t c = 0; c < e->lowered->conv.out_channels; c++) out[e->bias_at + c] = (float)folded.bias[c] + 0.0F;
   for (int i = 0; i < e->lowered->tail->param_count; i++)
     for (int64_t c = 0; c < e->param_size[i]; c++) out[e->param_at[i] + c] = (float)folded.param[i][c];
   uc_packed_header header = {.magic = PACKED_MAGIC, .floats = e->packed_floats, .finite = pk.finite};

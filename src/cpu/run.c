@@ -12,7 +12,7 @@
 static upconv_tensor dense_value(float *data, const int64_t shape[UC_RANK], int64_t n0) {
   upconv_tensor view = upconv_tensor_dense(data, UPCONV_F32, UC_RANK, shape, UPCONV_CHANNELS_FIRST);
   view.offset[0] = n0;
-  /* an axis of extent 1 is read at any index of a value that is broadcast along it */
+  /* numbers per sample and channel are read at any channel of a value that is broadcast */
   for (int i = 1; i < UC_RANK; i++)
     if (shape[i] == 1) view.stride[i] = 0;
   return view;
@@ -37,7 +37,7 @@ static upconv_status set_views(uc_run *run, const uc_workspace *w, char *workspa
     upconv_status status = uc_tensor_canonical(&run->call->tensors[i], decl->name, e->lowered->tail->nd, &run->tensor[i]);
     if (status != UPCONV_OK) return status;
     for (int a = 0; a < UC_RANK; a++)
-      if (!(decl->axes >> a & 1)) run->tensor[i].stride[a] = run->tensor[i].offset[a] = 0;
+      if (!(decl->axes >> a & 1)) uc_layout_broadcast(&run->tensor[i], a);
   }
   return UPCONV_OK;
 }

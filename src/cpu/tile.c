@@ -99,6 +99,8 @@ static void load_operand(uc_tile *tile, const uc_step *step, const uc_layout *la
   const uc_run *run = tile->run;
   const upconv_operand *o = &run->engine->lowered->tail->op[step->op].operand[step->operand];
   upconv_tensor view = o->kind == UPCONV_OPERAND_TENSOR ? run->tensor[o->index] : run->kept[o->index];
+  for (int i = 1; i < UC_RANK && o->kind == UPCONV_OPERAND_VALUE; i++)
+    if (view.shape[i] == 1) uc_layout_broadcast(&view, i);
   int64_t first = tile->run->pass->all_channels || step->channels == 1 ? 0 : tile->c0;
   uc_layout_load(run->engine->isa, layout, uc_tile_slot(tile, step->slot), &view, tile->n, first,
                  uc_tile_channels(tile, step));

@@ -42,9 +42,10 @@ static void sum_exp(float *sum, const float *max, const rows *r, float *dst, int
 static void softmax(float *dst, int64_t dst_stride, const rows *r, float *scratch, float *sum) {
   reduce_max(scratch, r);
   sum_exp(sum, scratch, r, dst, dst_stride);
+  for (int64_t i = 0; i < r->n; i += VL) vf_store(sum + i, 1.0f / vf_load(sum + i));
   for (int64_t c = 0; c < r->channels; c++) {
     float *row = dst + c * dst_stride;
-    for (int64_t i = 0; i < r->n; i += VL) vf_store(row + i, vf_load(row + i) / vf_load(sum + i));
+    for (int64_t i = 0; i < r->n; i += VL) vf_store(row + i, vf_load(row + i) * vf_load(sum + i));
   }
 }
 

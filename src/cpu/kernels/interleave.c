@@ -24,21 +24,23 @@ UC_INLINE void zip_4(vf out[4], const vf v[4]) {
   zip_2(out + 2, (vf[]){ac_second, bd_second});
 }
 
+/* Positions from j on, of which `left` elements are there, at most VL of each row. */
+UC_INLINE void zip_block(float *dst, const float *const *src, const int rows, int64_t j,
+                         int64_t left, void (*zip)(vf *out, const vf *v)) {
+  vf v[4], out[4];
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++) v[r] = load_left(src[r] + j, (left - r + rows - 1) / rows);
+  zip(out, v);
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++)
+    if (r * VL < left) vf_store(dst + j * rows + r * VL, out[r]);
+}
+
 UC_INLINE void interleave_zip(float *dst, const float *const *src, const int rows, int64_t total,
                               void (*zip)(vf *out, const vf *v)) {
   int64_t j = 0;
-  vf v[4], out[4];
-  for (; (j + VL) * rows <= total; j += VL) {
-    for (int r = 0; r < rows; r++) v[r] = vf_load(src[r] + j);
-    zip(out, v);
-    for (int r = 0; r < rows; r++) vf_store(dst + j * rows + r * VL, out[r]);
-  }
-  int64_t left = total - j * rows;
-  if (left <= 0) return;
-  for (int r = 0; r < rows; r++) v[r] = load_left(src[r] + j, (left - r + rows - 1) / rows);
-  zip(out, v);
-  for (int r = 0; r < rows; r++)
-    if (r * VL < left) vf_store(dst + j * rows + r * VL, out[r]);
+  for (; (j + VL) * rows <= total; j += VL) zip_block(dst, src, rows, j, VL * rows, zip);
+  if (j * rows < total) zip_block(dst, src, rows, j, total - j * rows, zip);
 }
 
 /* Four rows at the positions [j, j + count), or as many as there are; dst is where they belong at position j. */

@@ -182,15 +182,13 @@ UC_INLINE vf vf_gelu(vf x) {
   vf t = vf_at_most(vf_abs(x), 14.5f);
   vf t_high = leading_bits(t);
   uc_split e = exp_split_2(-0.5f * (t_high * t_high), -0.5f * ((t + t_high) * (t - t_high)));
-  vf p = t * 0x1.0dc41ap-8f + 0x1.4cddf6p-5f;
-  p = p * t + 0x1.7743eap-3f;
-  p = p * t + 0x1.c0d058p-2f;
-  p = (p * t + 0.5f) * t;
-  vf q = t * 0x1.5219p-7f + 0x1.a1369ep-4f;
-  q = q * t + 0x1.e0bcd2p-2f;
-  q = q * t + 0x1.33d736p+0f;
-  q = q * t + 0x1.acaa5cp+0f;
-  q = q * t + 1.0f;
+  vf square = t * t;
+  vf p_even = (square * 0x1.0dc41ap-8f + 0x1.7743eap-3f) * square + 0.5f;
+  vf p_odd = square * 0x1.4cddf6p-5f + 0x1.c0d058p-2f;
+  vf q_even = (square * 0x1.a1369ep-4f + 0x1.33d736p+0f) * square + 1.0f;
+  vf q_odd = (square * 0x1.5219p-7f + 0x1.e0bcd2p-2f) * square + 0x1.acaa5cp+0f;
+  vf p = (p_odd * t + p_even) * t;
+  vf q = q_odd * t + q_even;
   vf tail = times_exp(p / q, e);
   return nan_at_minus_infinity(x, vf_at_least(x, 0.0f) - tail);
 }
