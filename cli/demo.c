@@ -215,8 +215,8 @@ static int run(const void *values) {
   for (int i = 0; i < v->models.count && code == CLI_RIGHT; i++)
     code = demo_model(v, context, v->models.item[i], &worst_code);
   if (code == CLI_RIGHT)
-    printf("\nunfused: the same library, operator by operator; error: the largest, as a fraction "
-           "of\nits bound (float64 oracle); checked: entries of the batch that the oracle saw\n");
+    printf("\nunfused: the same library, operator by operator. error: the largest, as a\n"
+           "fraction of its bound by the float64 oracle. checked: batch entries it saw.\n");
   upconv_context_destroy(context);
   return code ? code : worst_code;
 }
