@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random problems through the public API: every candidate, with and without rewriting, for 1, 2 and 3 threads, against the
- * oracle, element by element.
+ * Random problems through the public API: every candidate, with and without rewriting, for 1, 2 and
+ * 3 threads, against the oracle, element by element.
  *
- *   test_random                              300 problems
- *   test_random --count 2000 --seed 7        more; with 2000 or more, fewer than 50 cases of anything is a failure
- *   test_random --seed S --replay "TEXT"     one problem: what a failure prints
+ *   test_random                            300 problems
+ *   test_random --count 2000 --seed 7      more; from 2000 on, under 50 cases of anything is wrong
+ *   test_random --seed S --replay "TEXT"   one problem: what a failure prints
  */
 // timeout: 600
 // labels: parallel
@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "device.h"
 #include "random_corners.h"
 #include "random_data.h"
 #include "random_problem.h"
@@ -24,6 +25,7 @@
 enum { MOST_THREADS = 3, ENOUGH_CASES = 50, COUNT_FOR_ENOUGH = 2000 };
 
 static upconv_context *context[MOST_THREADS]; /* [t] has t + 1 threads */
+static bool on_device;                        /* then they are alike, and repeat each other's work */
 
 /* A problem with its data and what the oracle says. */
 typedef struct test_case {
@@ -58,6 +60,10 @@ static int64_t product(const int64_t *shape, int rank) {
 
 static bool run_oracle(test_case *c, const upconv_problem *problem, const random_inputs *inputs,
                        int64_t count, double **value, double **bound) {
+  upconv_error_model model = {0, on_device};
+  if (on_device && c->desc.math == UPCONV_MATH_TF32 &&
+      (c->desc.x_dtype == UPCONV_F32 || c->desc.w_dtype == UPCONV_F32))
+    model.operand_rounding = 0x1p-11;
   *value = malloc(((size_t)count + 1) * sizeof **value);
   *bound = malloc(((size_t)count + 1) * sizeof **bound);
   upconv_arguments arguments = {.x = inputs->x.view,
@@ -65,7 +71,7 @@ static bool run_oracle(test_case *c, const upconv_problem *problem, const random
                                 .tensors = inputs->tensor_view,
                                 .tensor_count = inputs->tensor_count};
   return expect(c, CHECK_STATUS(upconv_reference(problem, c->epilogue, &c->inputs.parameters,
-                                                 &arguments, NULL, *value, *bound),
+                                                 &arguments, &model, *value, *bound),
                                 UPCONV_OK));
 }
 
@@ -115,7 +121,9 @@ static bool pack(test_case *c, const upconv_plan *plan, unsigned char **packed) 
   size_t bytes = upconv_plan_packed_size(plan);
   *packed = check_alloc(bytes, 0);
   bool held = expect(
-      c, CHECK_STATUS(upconv_plan_pack(plan, &c->inputs.parameters, *packed, NULL), UPCONV_OK));
+      c, CHECK_STATUS(on_device ? device_pack(plan, &c->inputs.parameters, *packed)
+                                : upconv_plan_pack(plan, &c->inputs.parameters, *packed, NULL),
+                      UPCONV_OK));
   return expect(c, CHECK_GUARDS(*packed)) && held;
 }
 
@@ -129,8 +137,11 @@ static bool execute(test_case *c, const upconv_plan *plan, const unsigned char *
   arguments->packed = packed;
   arguments->workspace = workspace;
   arguments->workspace_size = bytes;
-  bool held = expect(c, CHECK_STATUS(upconv_execute(plan, arguments), UPCONV_OK));
+  bool held = expect(c, CHECK_STATUS(on_device ? device_execute(plan, arguments)
+                                               : upconv_execute(plan, arguments),
+                                     UPCONV_OK));
   expect(c, CHECK_GUARDS(workspace));
+  if (on_device) expect(c, CHECK(device_guards_intact()));
   CHECK_FREE(workspace);
   return held;
 }
@@ -186,7 +197,8 @@ static void crop_tensors(const test_case *c, const int64_t *offset, const int64_
   }
 }
 
-/* A box of y from the part of x that it needs, and nothing else: the same bits as in the whole y. */
+/* A box of y from the part of x that it needs, and nothing else: the same bits as in the whole y.
+ */
 static void check_box(test_case *c, const upconv_plan *plan, const unsigned char *packed,
                       const upconv_tensor *whole) {
   int64_t offset[UPCONV_MAX_RANK] = {0}, shape[UPCONV_MAX_RANK] = {0};
@@ -441,9 +453,14 @@ static bool run_case(const char *text, uint64_t seed, double undecided[2]) {
 
 /* ---- main ---- */
 
+/* A missing GPU is no failure: the test is skipped by name. */
 static bool create_contexts(void) {
+  if (on_device && device_open() != UPCONV_OK) {
+    printf("SKIP test_random --device cuda: %s\n0 passed, 0 failed, 1 skipped\n", upconv_last_error());
+    exit(77);
+  }
   for (int t = 0; t < MOST_THREADS; t++) {
-    upconv_context_options options = {.threads = t + 1};
+    upconv_context_options options = {.device = on_device ? "cuda" : "cpu", .threads = t + 1};
     if (!CHECK_STATUS(upconv_context_create(&options, &context[t]), UPCONV_OK)) return false;
   }
   printf("%s\n", upconv_context_describe(context[0]));
@@ -480,8 +497,10 @@ int main(int argc, char **argv) {
       seed = strtoull(value, NULL, 10);
     else if (value && strcmp(argv[i], "--replay") == 0)
       replay = value;
+    else if (value && strcmp(argv[i], "--device") == 0)
+      on_device = strncmp(value, "cuda", 4) == 0;
     else {
-      fprintf(stderr, "usage: test_random [--count N] [--seed S] [--replay TEXT]\n");
+      fprintf(stderr, "usage: test_random [--count N] [--seed S] [--replay TEXT] [--device cuda]\n");
       return 2;
     }
   }
@@ -492,7 +511,7 @@ int main(int argc, char **argv) {
     failed = !run_case(replay, seed, undecided);
     printf("%d passed, %d failed\n", !failed, failed);
   } else {
-    random_corners_expect();
+    if (!on_device) random_corners_expect();
     failed = run_all(seed, count);
   }
   for (int t = 0; t < MOST_THREADS; t++) upconv_context_destroy(context[t]);

@@ -19,6 +19,10 @@ enum { MAX_PARAMS = 100, MAX_PHASES = 4096, MAX_KERNEL = 1 << 20 };
 
 /* ---- what applies ---- */
 
+/* Whether every pass can be shaped: the reason why not, or NULL. */
+static const char *cannot_shape(const upconv_context *context, const uc_lowered *lowered, bool mma);
+
+/* What both need, and what is cheap to see. */
 static const char *refuses(const upconv_context *context, const uc_lowered *lowered) {
   if (!context->target) return "the context is not CUDA's";
   if (lowered->tail->op_count >= UC_CUDA_MAX_VALUES || lowered->source_tail->op_count >= UC_CUDA_MAX_VALUES) return "more operators than a kernel takes";
@@ -44,7 +48,8 @@ static bool folds_weights(const uc_lowered *lowered) {
 /* Words of the tensor-core kernel: -1 where it does not apply. */
 static int mma_word(const uc_lowered *lowered) {
   const upconv_problem *p = &lowered->conv;
-  if (p->x_dtype != UPCONV_F32 && p->x_dtype == p->w_dtype && !folds_weights(lowered)) return (int)p->x_dtype;
+  bool narrow = p->x_dtype != UPCONV_F32 && p->w_dtype != UPCONV_F32;
+  if (narrow) return p->x_dtype == p->w_dtype && !folds_weights(lowered) ? (int)p->x_dtype : -1;
   return p->math == UPCONV_MATH_TF32 ? (int)UPCONV_F32 : -1;
 }
 
@@ -57,7 +62,12 @@ static const char *mma_refuses(const upconv_context *context, const uc_lowered *
   int64_t phases = p->axis[0].stride * p->axis[1].stride * p->axis[2].stride;
   if (phases > 32) return "more than 32 phases";
   if (p->in_channels / p->groups < 4 || p->out_channels / p->groups < 4) return "fewer than 4 channels in a group";
-  return NULL;
+  return cannot_shape(context, lowered, true);
+}
+
+static const char *ffma_refuses(const upconv_context *context, const uc_lowered *lowered) {
+  const char *why = refuses(context, lowered);
+  return why ? why : cannot_shape(context, lowered, false);
 }
 
 /* ---- what it would cost: a rough roofline, in seconds ---- */
@@ -217,9 +227,7 @@ static upconv_status compile(uc_cuda_engine *e) {
   return status;
 }
 
-static upconv_status create(upconv_context *context, uc_lowered *lowered, bool no_fuse, bool mma, void **state) {
-  uc_cuda_engine *e = calloc(1, sizeof *e);
-  if (!e) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
+static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_lowered *lowered, bool mma) {
   e->context = context;
   e->lowered = lowered;
   e->target = *context->target;
@@ -228,6 +236,24 @@ static upconv_status create(upconv_context *context, uc_lowered *lowered, bool n
   e->group_in = lowered->conv.in_channels / lowered->conv.groups;
   e->group_out = lowered->conv.out_channels / lowered->conv.groups;
   e->kernel_size = uc_problem_kernel_size(&lowered->conv);
+}
+
+static const char *cannot_shape(const upconv_context *context, const uc_lowered *lowered, bool mma) {
+  uc_cuda_engine *e = calloc(1, sizeof *e);
+  if (!e) return "no memory";
+  describe(e, context, lowered, mma);
+  upconv_status status = uc_cuda_plan_packed(e);
+  if (status == UPCONV_OK) status = build_passes(e, false);
+  destroy(e);
+  if (status == UPCONV_OK) return NULL;
+  return mma ? "the tail, the taps or a tile are more than the tensor-core kernel holds"
+             : "one tile does not fit shared memory";
+}
+
+static upconv_status create(upconv_context *context, uc_lowered *lowered, bool no_fuse, bool mma, void **state) {
+  uc_cuda_engine *e = calloc(1, sizeof *e);
+  if (!e) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
+  describe(e, context, lowered, mma);
   upconv_status status = uc_cuda_plan_packed(e);
   if (status == UPCONV_OK) status = build_passes(e, no_fuse);
   if (status == UPCONV_OK) status = generate(e);
@@ -281,7 +307,7 @@ static void source(const void *state, uc_text *text) {
   for (int i = 0; i < e->kernel_count; i++) uc_text_add(text, "%s\n", e->kernel[i].source);
 }
 
-const uc_candidate uc_candidate_cuda_ffma = {"cuda-ffma", false, refuses, ffma_cost, create_ffma, destroy, packed_size,
+const uc_candidate uc_candidate_cuda_ffma = {"cuda-ffma", false, ffma_refuses, ffma_cost, create_ffma, destroy, packed_size,
                                              pack, workspace, execute, explain, source};
 const uc_candidate uc_candidate_cuda_mma = {"cuda-mma", false, mma_refuses, mma_cost, create_mma, destroy, packed_size,
                                             pack, workspace, execute, explain, source};

@@ -88,8 +88,8 @@ typedef struct uc_cuda_kernel {
 } uc_cuda_kernel;
 
 typedef struct uc_cuda_engine {
-  upconv_context *context;
-  uc_lowered *lowered;
+  const upconv_context *context;
+  const uc_lowered *lowered;
   uc_cuda_target target;
   bool mma;
   upconv_dtype word; /* mma: F32 (TF32 words), F16 or BF16 (pairs) */
