@@ -462,7 +462,8 @@ void uc_onnx_program_patterns(uc_onnx_program *p) {
     bool ends_one = t->fn == UC_FN_MUL || t->fn == UC_FN_DIV || t->fn == UC_FN_ADD ||
                     t->fn == UC_FN_LOG || t->fn == UC_FN_CLIP || t->fn == UC_FN_WHERE;
     int count = ends_one ? find_bases(p, t, base) : 0;
-    for (int k = 0; k < count; k++)
+    /* The farthest first: it takes the most operators in. */
+    for (int k = count - 1; k >= 0; k--)
       if (try_base(p, t, base[k], &budget)) break;
   }
 }
