@@ -71,8 +71,8 @@ static upconv_status run_op(const uc_reference_state *run, const upconv_op *op,
 
 /* ---- storage ---- */
 
-/* Rounds to nearest even with `bits` bits of significand and exponents from `least` (of the smallest normal number);
-   what rounds to 2^(most + 1) or beyond is an infinity. */
+/* Rounds to nearest even with `bits` bits of significand and exponents from `least` (of the
+   smallest normal number); what rounds to 2^(most + 1) or beyond is an infinity. */
 static double round_to(double x, int bits, int least, int most) {
   if (!isfinite(x) || x == 0) return x;
   int exponent;

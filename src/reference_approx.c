@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arithmetic on intervals: the exact result's value, and where correctly rounded float32 arithmetic may land. */
+/* Arithmetic on intervals: the exact result's value, and where correctly rounded float32 arithmetic
+ * may land. */
 #include <float.h>
 #include <math.h>
 

@@ -2,9 +2,10 @@
 /*
  * softmax, log_softmax and logsumexp over channels.
  *
- * With m = max x, t_j = exp(x_j - m), S = sum t_j and y_j = t_j / S: float32 computes x_j - m within u |x_j - m|, so t_j
- * within (4 + |x_j - m|) u of itself, and S, of C terms in sequence, within (sum y_j (4 + |x_j - m|) + C) u.
- * What an error in the operands does is exact: each result rises in its own x and falls, or rises, in the others.
+ * With m = max x, t_j = exp(x_j - m), S = sum t_j and y_j = t_j / S: float32 computes x_j - m
+ * within u |x_j - m|, so t_j within (4 + |x_j - m|) u of itself, and S, of C terms in sequence,
+ * within (sum y_j (4 + |x_j - m|) + C) u. What an error in the operands does is exact: each result
+ * rises in its own x and falls, or rises, in the others.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -79,7 +80,8 @@ static uc_approx logsumexp(const line *l) {
                           l->most + log(l->sum_high) + roundings * UC_ROUNDING);
 }
 
-/* NaN anywhere gives NaN. An infinity makes Inf - Inf: NaN, except that logsumexp is documented to give it back. */
+/* NaN anywhere gives NaN. An infinity makes Inf - Inf: NaN, except that logsumexp is documented to
+ * give it back. */
 static bool decided_by_infinities(const line *l, upconv_op_kind kind, uc_approx *result) {
   if (l->nan)
     *result = uc_approx_exact(NAN);

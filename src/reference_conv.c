@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The transposed convolution of one batch item by its definition: every input element is multiplied by every kernel
- * element and added where it belongs, o = i s - p + d k.
+ * The transposed convolution of one batch item by its definition: every input element is multiplied
+ * by every kernel element and added where it belongs, o = i s - p + d k.
  */
 #include <float.h>
 #include <math.h>
@@ -35,8 +35,9 @@ static bool lands(const scatter *s, int axis, int64_t i, int64_t k, int64_t *o) 
   return *o >= 0 && *o < s->out_size[axis];
 }
 
-/* sum and magnitude of one pair of channels (x and out are one channel each). Products that are not finite show in the
-   sum; the magnitude leaves them out, and so still tells whether the others could overflow. */
+/* sum and magnitude of one pair of channels (x and out are one channel each). Products that are not
+   finite show in the sum; the magnitude leaves them out, and so still tells whether the others
+   could overflow. */
 static void scatter_row(const scatter *s, const double *x, double w, int64_t k, double *sum,
                         double *magnitude) {
   for (int64_t i = 0; i < s->in_size[2]; i++) {
@@ -83,6 +84,7 @@ static void count_products(const scatter *s, double *products) {
 /* Partial sums may overflow, in some order, where the finite products together do. */
 static uc_approx settle(const upconv_error_model *model, double sum, double magnitude,
                         double products) {
+  if (isinf(magnitude)) return uc_approx_undecided(sum); /* by an undecided x */
   if (isnan(sum)) return uc_approx_exact(sum);
   double error = uc_reference_conv_error(model, magnitude, products);
   if (magnitude + error > (double)FLT_MAX) {
@@ -114,8 +116,9 @@ static void sum_channel(const uc_reference_state *run, const scatter *s, int64_t
   }
 }
 
-/* Adds to the magnitude of a channel what an error of x makes of the sum, as the magnitude that would have that error: so
-   it grows with the sum through whatever affine operators follow. lost is a plane of scratch. */
+/* Adds to the magnitude of a channel what an error of x makes of the sum, as the magnitude that
+   would have that error: so it grows with the sum through whatever affine operators follow. lost is
+   a plane of scratch. */
 static void add_x_error(const uc_reference_state *run, const scatter *s, int64_t c,
                         const double *count, double *lost, double *magnitude) {
   const upconv_problem *p = run->problem;

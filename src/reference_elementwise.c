@@ -12,7 +12,8 @@ uc_approx uc_reference_parameter(const uc_reference_state *run, const upconv_ope
   return uc_approx_stored(param[run->epilogue->param[operand->index].per_channel ? channel : 0]);
 }
 
-/* Index of element i (N, C, D, H, W) in a channels-first value whose axes of extent 1 are broadcast. */
+/* Index of element i (N, C, D, H, W) in a channels-first value whose axes of extent 1 are
+ * broadcast. */
 static int64_t broadcast_index(const int64_t shape[UC_RANK], const int64_t i[UC_RANK]) {
   int64_t index = 0;
   for (int a = 0; a < UC_RANK; a++) index = index * shape[a] + (shape[a] == 1 ? 0 : i[a]);
@@ -25,7 +26,9 @@ static uc_approx read_tensor(const uc_reference_state *run, int number, const in
   for (int a = 1; a < UC_RANK; a++) index += t->shape[a] == 1 ? 0 : i[a] * t->stride[a];
   uc_approx read = uc_approx_exact(uc_load(t->data, t->dtype, index));
   const double *error = run->inputs->tensor_error ? run->inputs->tensor_error[number] : NULL;
-  return error ? uc_approx_widen(read, error[index]) : read;
+  if (!error) return read;
+  return isinf(error[index]) ? uc_approx_undecided(read.value)
+                             : uc_approx_widen(read, error[index]);
 }
 
 static uc_approx read_operand(const uc_reference_state *run, const upconv_operand *operand,
@@ -48,7 +51,8 @@ static uc_approx read_operand(const uc_reference_state *run, const upconv_operan
 
 /* ---- batch normalisation ---- */
 
-/* weight (x - mean) / sqrt(variance + epsilon) + bias, in whatever order: each term may be rounded on its own. */
+/* weight (x - mean) / sqrt(variance + epsilon) + bias, in whatever order: each term may be rounded
+ * on its own. */
 typedef struct norm {
   double scale, mean, bias;
 } norm;
@@ -115,7 +119,8 @@ bool uc_reference_keeps_affine(const uc_reference_state *run, const upconv_op *o
   return affine_operand(run, op) >= 0;
 }
 
-/* The magnitude of the result: what it would be if the operator were folded into weights and bias. */
+/* The magnitude of the result: what it would be if the operator were folded into weights and bias.
+ */
 static double affine_magnitude(const uc_reference_state *run, const upconv_op *op, int from,
                                double magnitude, int64_t channel) {
   if (op->kind == UPCONV_OP_NEG) return magnitude;

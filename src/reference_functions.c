@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions of one operand: their formulas, where they turn, and how far a good float32 implementation may be off.
- * The table in the middle is the one place with these constants; docs/MATH.md repeats and explains it.
+ * Functions of one operand: their formulas, where they turn, and how far a good float32
+ * implementation may be off. The table in the middle is the one place with these constants;
+ * docs/MATH.md repeats and explains it.
  */
 #include <math.h>
 
@@ -93,14 +94,14 @@ static double cancels_at_minus_3(uc_approx x) {
 /* ---- the table ---- */
 
 /*
- * roundings  of the result, in units of u = 2^-24 relative: half ulps of a good implementation. exp within 2 ulp makes
- *            4; expm1, tanh, log1p within 4 ulp make 8; what is built from them adds 1 per product, sum or quotient and
- *            1 per attribute held in float32.
+ * roundings  of the result, in units of u = 2^-24 relative: half ulps of a good implementation.
+ *            exp within 2 ulp makes 4; expm1, tanh, log1p within 4 ulp make 8; what is built from
+ *            them adds 1 per product, sum or quotient and 1 per attribute held in float32.
  * magnitude  what the roundings apply to when not the result.
- * floor      absolute: an implementation may flush to 0 where its exp(x) is subnormal, or where its exp(-x) overflows
- *            (x < -88.7), and x times what is then missing is below 2^-120.
- * turn       where the function turns from falling to rising; elsewhere it is monotone. Where it rises throughout a
- *            value in the middle does no harm; NAN stands for none.
+ * floor      absolute: an implementation may flush to 0 where its exp(x) is subnormal, or where its
+ *            exp(-x) overflows (x < -88.7), and x times what is then missing is below 2^-120.
+ * turn       where the function turns from falling to rising; elsewhere it is monotone. Where it
+ *            rises throughout a value in the middle does no harm; NAN stands for none.
  */
 typedef struct function {
   double (*formula)(double x, const double *attr);
@@ -130,7 +131,8 @@ static const function *find(upconv_op_kind kind) {
   return &table[kind];
 }
 
-/* Roundings of the result that come from the rounded argument z of an exponential: exp(z (1 + 2u)) is off by 2 |z| u. */
+/* Roundings of the result that come from the rounded argument z of an exponential: exp(z (1 + 2u))
+ * is off by 2 |z| u. */
 static double argument_roundings(upconv_op_kind kind, const double *attr, uc_approx x) {
   double scale = kind == UPCONV_OP_SOFTPLUS ? attr[0] : kind == UPCONV_OP_CELU ? 1 / attr[0] : 1;
   if (scale == 1) return 0;
@@ -161,7 +163,8 @@ static uc_approx apply(upconv_op_kind kind, const double *attr, uc_approx x) {
 
 /* ---- functions with a case of their own ---- */
 
-/* Linear where beta x > threshold: a jump, since the curve is not yet the line there. Near it either side may be taken. */
+/* Linear where beta x > threshold: a jump, since the curve is not yet the line there. Near it
+ * either side may be taken. */
 static uc_approx softplus(const double *attr, uc_approx x) {
   uc_approx z = uc_approx_mul(uc_approx_stored(attr[0]), x);
   uc_approx threshold = uc_approx_stored(attr[1]);

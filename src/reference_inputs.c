@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the caller's tensors, of any strides and data types, to the oracle's dense float64 inputs. */
+/* From the caller's tensors, of any strides and data types, to the oracle's dense float64 inputs.
+ */
 #include <stdlib.h>
 
 #include "checked.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parts of the oracle. Every element is carried as an exact value and the interval in which float32 arithmetic that is
- * as good as docs/MATH.md asks may land. Intervals, and not "value plus or minus bound", keep what rounding cannot
- * change: |x| stays >= 0, so sqrt(|x|) is a number also where |x| is smaller than its error.
+ * Parts of the oracle. Every element is carried as an exact value and the interval in which float32
+ * arithmetic that is as good as docs/MATH.md asks may land. Intervals, and not "value plus or minus
+ * bound", keep what rounding cannot change: |x| stays >= 0, so sqrt(|x|) is a number also where |x|
+ * is smaller than its error.
  */
 #ifndef UPCONV_REFERENCE_PARTS_H
 #define UPCONV_REFERENCE_PARTS_H
@@ -15,7 +16,8 @@
  * One of three things:
  *   a number    value, low and high finite, low <= value <= high
  *   exactly NaN, Inf or -Inf    value is that, and low and high equal it
- *   undecided   low = -inf and high = +inf: rounding decides what comes out, also whether it is a number
+ *   undecided   low = -inf and high = +inf: rounding decides what comes out, also whether it is a
+ * number
  */
 typedef struct uc_approx {
   double value, low, high;
@@ -60,9 +62,9 @@ uc_approx uc_approx_function(upconv_op_kind kind, const double *attr, uc_approx 
 
 /* ---- whole values: one batch item ---- */
 
-/* magnitude and products (or NULL) follow a value as long as it is an affine image of the convolution, because rules
-   may fold those operators into weights and bias: its error is then that of a convolution with M = magnitude and
-   n = products. */
+/* magnitude and products (or NULL) follow a value as long as it is an affine image of the
+   convolution, because rules may fold those operators into weights and bias: its error is then that
+   of a convolution with M = magnitude and n = products. */
 typedef struct uc_reference_values {
   int64_t shape[UC_RANK]; /* shape[0] is 1 */
   int64_t count;
@@ -79,7 +81,8 @@ void uc_reference_values_free(uc_reference_values *values);
 
 /* What the arithmetic of a convolution with n products of total magnitude M may be off by. */
 double uc_reference_conv_error(const upconv_error_model *model, double magnitude, double products);
-/* Widens an affine image of the convolution to at least the error that it has when folded into weights and bias. */
+/* Widens an affine image of the convolution to at least the error that it has when folded into
+ * weights and bias. */
 uc_approx uc_reference_fold_error(const upconv_error_model *model, uc_approx a, double magnitude,
                                   double products);
 
@@ -100,7 +103,8 @@ void uc_reference_op_shape(const uc_reference_state *run, const upconv_op *op,
 
 /* reference_conv.c: values[0]. */
 upconv_status uc_reference_conv(const uc_reference_state *run, uc_reference_values *result);
-/* Whether the result of an operator is still an affine image of the convolution, so that rules may fold it. */
+/* Whether the result of an operator is still an affine image of the convolution, so that rules may
+ * fold it. */
 bool uc_reference_keeps_affine(const uc_reference_state *run, const upconv_op *op);
 /* One operator each: reference_elementwise.c, reference_windows.c, reference_channels.c. */
 upconv_status uc_reference_elementwise(const uc_reference_state *run, const upconv_op *op,

@@ -28,8 +28,8 @@ static void take(reduced *r, uc_approx a) {
   r->size += size <= DBL_MAX ? size : 0;
 }
 
-/* Channels are added in float32, one after the other; spatial axes in float64, with one rounding at the end. A mean
-   multiplies with the rounded reciprocal of the count. */
+/* Channels are added in float32, one after the other; spatial axes in float64, with one rounding at
+   the end. A mean multiplies with the rounded reciprocal of the count. */
 static uc_approx finish_sum(const reduced *r, double by, bool in_float32) {
   double value = r->sum.value / by;
   if (r->nan) return uc_approx_exact(NAN);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes of the oracle's values, derived here once more, so that a slip elsewhere shows as a difference. */
+/* Sizes of the oracle's values, derived here once more, so that a slip elsewhere shows as a
+ * difference. */
 #include "reference_parts.h"
 #include "status.h"
 
@@ -14,8 +15,8 @@ void uc_reference_conv_shape(const upconv_problem *problem, const uc_reference_i
   }
 }
 
-/* Windows are made as long as they end inside the input or its padding. With ceil_mode: as long as the one before did not
-   reach the end yet, and the new one does not start in the padding there. */
+/* Windows are made as long as they end inside the input or its padding. With ceil_mode: as long as
+   the one before did not reach the end yet, and the new one does not start in the padding there. */
 static int64_t pooled_size(const upconv_window *w, int a, int64_t size) {
   int64_t end = size + w->pad_end[a];
   for (int64_t count = 0;; count++) {

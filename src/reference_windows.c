@@ -65,8 +65,8 @@ static double divisor(const upconv_window *w, const gathered *g) {
   return (double)(w->count_include_pad ? g->padded : g->count);
 }
 
-/* additions of float32 in sequence, each at most of the sum of |elements|, then a product with the rounded reciprocal of
-   the divisor. */
+/* additions of float32 in sequence, each at most of the sum of |elements|, then a product with the
+   rounded reciprocal of the divisor. */
 static uc_approx average(const gathered *g, double by, double additions) {
   double value = g->sum.value / by;
   if (g->nan) return uc_approx_exact(NAN);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A convolution and its epilogue in float32, as plainly as it can be written: gather form, libm, one operator after the
- * other. What the oracle's bounds must leave room for, and a second opinion on its values.
+ * A convolution and its epilogue in float32, as plainly as it can be written: gather form, libm,
+ * one operator after the other. What the oracle's bounds must leave room for, and a second opinion
+ * on its values.
  */
 #ifndef UPCONV_TESTS_FLOAT_PROGRAM_H
 #define UPCONV_TESTS_FLOAT_PROGRAM_H

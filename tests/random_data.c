@@ -215,7 +215,8 @@ static void make_tensor(uint64_t *r, const declaration *d, int rank, const int64
   fill(r, kind_of_name(d->name), 1, t);
 }
 
-/* Makes what the operator that ends at `end` declares and nobody made yet; result: shape of its value. */
+/* Makes what the operator that ends at `end` declares and nobody made yet; result: shape of its
+ * value. */
 static void make_declared(uint64_t *r, const upconv_epilogue *epilogue, int nd, const char *begin,
                           const char *end, const int64_t *result, random_inputs *inputs) {
   for (const char *at = begin; at < end; at++) {

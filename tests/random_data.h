@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors for a problem text: every one in a guarded buffer of its own, with random strides, gaps and alignment, filled with
- * random values. Uses the public API alone: the shape of a parameter or tensor is that of the text up to its first use.
+ * Tensors for a problem text: every one in a guarded buffer of its own, with random strides, gaps
+ * and alignment, filled with random values. Uses the public API alone: the shape of a parameter or
+ * tensor is that of the text up to its first use.
  */
 #ifndef UPCONV_TESTS_RANDOM_DATA_H
 #define UPCONV_TESTS_RANDOM_DATA_H
@@ -35,7 +36,8 @@ void random_tensor_create(uint64_t *random, upconv_dtype dtype, int rank, const 
 void random_tensor_free(random_tensor *t);
 
 int64_t random_tensor_count(const upconv_tensor *view);
-/* Counts index through all indices of view, last axis first; false after the last. Start with zeros. */
+/* Counts index through all indices of view, last axis first; false after the last. Start with
+ * zeros. */
 bool random_tensor_next(const upconv_tensor *view, int64_t *index);
 /* Bytes of the element at index. */
 unsigned char *random_tensor_at(const upconv_tensor *view, const int64_t *index);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators are drawn one after the other and kept if the library accepts the text so far: it knows which shapes fit. What
- * is drawn stays in a range where results say something: roots of what is not negative, exponentials of what is bounded,
- * quotients by what is away from 0.
+ * Operators are drawn one after the other and kept if the library accepts the text so far: it knows
+ * which shapes fit. What is drawn stays in a range where results say something: roots of what is
+ * not negative, exponentials of what is bounded, quotients by what is away from 0.
  */
 #include "random_epilogue.h"
 

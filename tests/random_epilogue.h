@@ -7,7 +7,8 @@
 
 #include "random_problem.h"
 
-/* Appends " | operator | ..." to the text of a problem of nd axes. stride: the convolution's, which pools like to divide. */
+/* Appends " | operator | ..." to the text of a problem of nd axes. stride: the convolution's, which
+ * pools like to divide. */
 void random_epilogue(uint64_t *random, int nd, int64_t stride, char text[RANDOM_TEXT]);
 
 #endif

@@ -156,7 +156,8 @@ static void append_types(uint64_t *r, char *text) {
   if (one_in(r, 10)) append(text, " math=tf32");
 }
 
-/* Multiply-adds and outputs: small, so that thousands of problems run under sanitizers; sometimes large enough for tiles. */
+/* Multiply-adds and outputs: small, so that thousands of problems run under sanitizers; sometimes
+ * large enough for tiles. */
 static bool has_fair_size(uint64_t *r, int nd, int64_t batch, const channels *c, const axis *a) {
   double macs = (double)(batch * c->in * (c->out / c->groups)), outputs = (double)(batch * c->out);
   for (int i = 0; i < nd; i++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random problems and epilogues, as text: what upconv_problem_parse reads, and what a failure prints, is all there is.
- * The data that goes with a text is random_data.h's part.
+ * Random problems and epilogues, as text: what upconv_problem_parse reads, and what a failure
+ * prints, is all there is. The data that goes with a text is random_data.h's part.
  *
- * Names of parameters and tensors say what values they may have: v... positive (a variance), q... away from 0 (a divisor),
- * others anything.
+ * Names of parameters and tensors say what values they may have: v... positive (a variance), q...
+ * away from 0 (a divisor), others anything.
  */
 #ifndef UPCONV_TESTS_RANDOM_PROBLEM_H
 #define UPCONV_TESTS_RANDOM_PROBLEM_H

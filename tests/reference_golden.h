@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Results of an independent implementation (PyTorch in float64; NumPy where it has no such operator) on the data that
- * fill_* of test_reference.c describe: number of elements, sum of y[i] ((i mod 7) + 1), and three elements: first, middle
- * (count / 2), last.
+ * Results of an independent implementation (PyTorch in float64; NumPy where it has no such
+ * operator) on the data that example.h describes: number of elements, sum of y[i] ((i mod 7) + 1),
+ * and three elements: first, middle (count / 2), last.
  */
 #ifndef UPCONV_TESTS_REFERENCE_GOLDEN_H
 #define UPCONV_TESTS_REFERENCE_GOLDEN_H

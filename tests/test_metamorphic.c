@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What must hold of any transposed convolution, whatever its values: it is linear, it moves with its input, and it is the
- * adjoint of the forward convolution, which is written out here. Data are small integers, for which float32 is exact:
- * equal means equal.
+ * What must hold of any transposed convolution, whatever its values: it is linear, it moves with
+ * its input, and it is the adjoint of the forward convolution, which is written out here. Data are
+ * small integers, for which float32 is exact: equal means equal.
  */
 // labels: parallel
 
@@ -110,7 +110,8 @@ static void check_linear(const transform *t, uint64_t *random) {
   free(ymix);
 }
 
-/* x moved by one element along an axis, 0 coming in and the last elements 0 before: y moves by the stride. */
+/* x moved by one element along an axis, 0 coming in and the last elements 0 before: y moves by the
+ * stride. */
 static void check_shift(const transform *t, uint64_t *random, int axis) {
   int64_t in = product(t->x_shape, t->rank), wrong = 0;
   int64_t stride = t->desc.stride[axis], size = t->x_shape[2 + axis];
@@ -139,7 +140,8 @@ static void check_shift(const transform *t, uint64_t *random, int axis) {
   free(y_moved);
 }
 
-/* (A^T v)[n, ci, i] = sum over co of the group and k of v[n, co, i s - p + d k] w[ci, co, k]: a strided correlation. */
+/* (A^T v)[n, ci, i] = sum over co of the group and k of v[n, co, i s - p + d k] w[ci, co, k]: a
+ * strided correlation. */
 static double forward_element(const transform *t, const float *v, const int64_t *index) {
   const upconv_problem_desc *d = &t->desc;
   int64_t group = index[1] / (d->in_channels / d->groups), per_group = t->w_shape[1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The oracle against numbers computed elsewhere, against hand-computed ones, and its bounds: wide enough for plain float32
- * arithmetic, too narrow for a missing tap.
+ * The oracle against numbers computed elsewhere, against hand-computed ones, and its bounds: wide
+ * enough for plain float32 arithmetic, too narrow for a missing tap.
  */
 
 #include <float.h>
@@ -11,136 +11,11 @@
 #include <string.h>
 
 #include "check.h"
+#include "example.h"
 #include "float_program.h"
 #include "reference_golden.h"
 #include "reference_parts.h"
 #include "tensor.h"
-
-/* ---- a problem from its text, with data that a formula gives ---- */
-
-enum { MOST_DECLARED = 8 };
-
-typedef struct example {
-  upconv_problem *problem;
-  upconv_epilogue *epilogue;
-  int64_t x_shape[UC_RANK], weight_shape[UC_RANK], y_shape[UC_RANK]; /* as users see them */
-  int64_t count;                                                     /* of y */
-  float *x, *weight, *bias, *param[MOST_DECLARED], *tensor[MOST_DECLARED];
-  upconv_tensor param_view[MOST_DECLARED], tensor_view[MOST_DECLARED];
-  upconv_parameters parameters;
-  upconv_arguments arguments;
-  double *value, *bound;
-} example;
-
-static int64_t product(const int64_t *shape, int rank) {
-  int64_t p = 1;
-  for (int i = 0; i < rank; i++) p *= shape[i];
-  return p;
-}
-
-/* ((i a + b) mod m - h) / q */
-static float *fill(int64_t n, int64_t a, int64_t b, int64_t m, int64_t h, int64_t q) {
-  float *data = malloc(((size_t)n + 1) * sizeof *data);
-  for (int64_t i = 0; i < n; i++) data[i] = (float)((i * a + b) % m - h) / (float)q;
-  return data;
-}
-
-static float *fill_param(const char *name, int number, int64_t n) {
-  float *data = fill(n, 5, number * 3 + 2, 9, 3, 4);
-  if (name[0] == 'v') /* a variance */
-    for (int64_t i = 0; i < n; i++) data[i] = fabsf(data[i]) + 0.25f;
-  return data;
-}
-
-/* The shape of the value that operator op makes, as users see it. */
-static void shape_after(const example *e, int op, int64_t *shape) {
-  int64_t conv[UC_RANK], all[16][UC_RANK], in_size[UC_AXES];
-  int nd = e->problem->nd;
-  for (int a = 0; a < UC_AXES; a++) in_size[a] = e->problem->axis[a].in_size;
-  CHECK_STATUS(uc_problem_conv_shape(e->problem, e->problem->batch, in_size, conv), UPCONV_OK);
-  CHECK_STATUS(uc_epilogue_shapes(e->epilogue, conv, all), UPCONV_OK);
-  for (int i = 0; i < nd + 2; i++) shape[i] = all[op + 1][i < 2 ? i : i + UC_AXES - nd];
-}
-
-static void declare_operand(example *e, int op, const upconv_operand *operand) {
-  int64_t shape[UC_RANK];
-  int nd = e->problem->nd;
-  shape_after(e, op, shape);
-  if (operand->kind == UPCONV_OPERAND_PARAM && !e->param[operand->index]) {
-    const uc_param_decl *decl = &e->epilogue->param[operand->index];
-    int64_t n = decl->per_channel ? shape[1] : 1;
-    e->param[operand->index] = fill_param(decl->name, operand->index, n);
-    e->param_view[operand->index] =
-        upconv_tensor_dense(e->param[operand->index], UPCONV_F32, 1, &n, UPCONV_CHANNELS_FIRST);
-  }
-  if (operand->kind == UPCONV_OPERAND_TENSOR && !e->tensor[operand->index]) {
-    uint32_t axes = e->epilogue->tensor[operand->index].axes;
-    for (int i = 0; i < nd + 2; i++)
-      if (!(axes >> (i < 2 ? i : i + UC_AXES - nd) & 1)) shape[i] = 1;
-    e->tensor[operand->index] = fill(product(shape, nd + 2), 13, 7, 21, 10, 8);
-    e->tensor_view[operand->index] = upconv_tensor_dense(e->tensor[operand->index], UPCONV_F32,
-                                                         nd + 2, shape, UPCONV_CHANNELS_FIRST);
-  }
-}
-
-static bool make(const char *text, example *e) {
-  *e = (example){.problem = NULL};
-  check_context("%s", text);
-  if (!CHECK_STATUS(upconv_problem_parse(text, &e->problem, &e->epilogue), UPCONV_OK)) return false;
-  const upconv_problem *p = e->problem;
-  int nd = p->nd;
-  e->x_shape[0] = p->batch;
-  e->x_shape[1] = e->weight_shape[0] = p->in_channels;
-  e->weight_shape[1] = p->out_channels / p->groups;
-  for (int i = 0; i < nd; i++) {
-    e->x_shape[2 + i] = p->axis[UC_AXES - nd + i].in_size;
-    e->weight_shape[2 + i] = p->axis[UC_AXES - nd + i].kernel;
-  }
-  e->x = fill(product(e->x_shape, nd + 2), 37, 11, 64, 32, 16);
-  e->weight = fill(product(e->weight_shape, nd + 2), 29, 5, 33, 16, 16);
-  e->bias = p->bias ? fill(p->out_channels, 7, 3, 16, 8, 8) : NULL;
-  for (int i = 0; i < e->epilogue->op_count; i++)
-    for (int k = 0; k < UPCONV_MAX_OPERANDS; k++)
-      declare_operand(e, i, &e->epilogue->op[i].operand[k]);
-  e->parameters =
-      (upconv_parameters){.weight = upconv_tensor_dense(e->weight, UPCONV_F32, nd + 2,
-                                                        e->weight_shape, UPCONV_CHANNELS_FIRST),
-                          .params = e->param_view,
-                          .param_count = e->epilogue->param_count};
-  if (p->bias)
-    e->parameters.bias =
-        upconv_tensor_dense(e->bias, UPCONV_F32, 1, &p->out_channels, UPCONV_CHANNELS_FIRST);
-  e->arguments = (upconv_arguments){
-      .x = upconv_tensor_dense(e->x, UPCONV_F32, nd + 2, e->x_shape, UPCONV_CHANNELS_FIRST),
-      .tensors = e->tensor_view,
-      .tensor_count = e->epilogue->tensor_count};
-  if (!CHECK_STATUS(upconv_output_shape(e->problem, e->epilogue, e->y_shape), UPCONV_OK))
-    return false;
-  e->count = product(e->y_shape, nd + 2);
-  e->value = malloc(((size_t)e->count + 1) * sizeof *e->value);
-  e->bound = malloc(((size_t)e->count + 1) * sizeof *e->bound);
-  e->value[e->count] = e->bound[e->count] = 12345; /* a guard */
-  return true;
-}
-
-static void destroy(example *e) {
-  if (e->value) {
-    CHECK(e->value[e->count] == 12345);
-    CHECK(e->bound[e->count] == 12345);
-  }
-  upconv_problem_destroy(e->problem);
-  upconv_epilogue_destroy(e->epilogue);
-  for (int i = 0; i < MOST_DECLARED; i++) {
-    free(e->param[i]);
-    free(e->tensor[i]);
-  }
-  free(e->x);
-  free(e->weight);
-  free(e->bias);
-  free(e->value);
-  free(e->bound);
-  check_context(NULL);
-}
 
 static bool reference(example *e) {
   return CHECK_STATUS(upconv_reference(e->problem, e->epilogue, &e->parameters, &e->arguments, NULL,
@@ -163,7 +38,7 @@ static void agrees_with_golden_numbers(void) {
   for (size_t i = 0; i < CHECK_COUNT(goldens); i++) {
     const golden *g = &goldens[i];
     example e;
-    if (make(g->text, &e) && CHECK_INT(e.count, g->count) && reference(&e)) {
+    if (example_make(g->text, &e) && CHECK_INT(e.count, g->count) && reference(&e)) {
       double sum = 0, size = 1;
       for (int64_t k = 0; k < e.count; k++) {
         sum += e.value[k] * (double)(k % 7 + 1);
@@ -174,7 +49,7 @@ static void agrees_with_golden_numbers(void) {
       for (int k = 0; k < 3; k++)
         CHECK_NEAR(e.value[at[k]], g->element[k], 1e-11 * (1 + fabs(g->element[k])));
     }
-    destroy(&e);
+    example_destroy(&e);
   }
 }
 
@@ -197,7 +72,7 @@ static void covers_every_operator(void) {
 /* x = 1 2, w = 10 20 30, stride 2: 1 * w at 0, 2 * w at 2. */
 static void works_a_row_by_hand(void) {
   example e;
-  if (make("ci1 co1 in2 k3 s2 bias", &e)) {
+  if (example_make("ci1 co1 in2 k3 s2 bias", &e)) {
     memcpy(e.x, (float[]){1, 2}, 2 * sizeof(float));
     memcpy(e.weight, (float[]){10, 20, 30}, 3 * sizeof(float));
     e.bias[0] = -1;
@@ -211,13 +86,13 @@ static void works_a_row_by_hand(void) {
       CHECK_NEAR(e.bound[i], bound, value[i] * 0x1p-24);
     }
   }
-  destroy(&e);
+  example_destroy(&e);
 }
 
 static void follows_the_error_model(void) {
   example e;
   const upconv_error_model tf32 = {0x1p-11, true};
-  if (make("ci40 co1 in1 k1", &e)) {
+  if (example_make("ci40 co1 in1 k1", &e)) {
     double magnitude = 0;
     for (int i = 0; i < 40; i++) magnitude += fabs((double)e.x[i] * (double)e.weight[i]);
     CHECK_STATUS(
@@ -226,7 +101,7 @@ static void follows_the_error_model(void) {
     double bound = (0x1p-10 + (4 + 40.0 / 16) * 0x1p-24) * magnitude;
     CHECK_NEAR(e.bound[0], bound, 0x1p-24 * magnitude);
   }
-  destroy(&e);
+  example_destroy(&e);
 }
 
 /* ---- bounds ---- */
@@ -265,7 +140,7 @@ static const char *const more_examples[] = {
 
 static void check_float32(const char *text, double *largest) {
   example e;
-  if (make(text, &e) && reference(&e)) {
+  if (example_make(text, &e) && reference(&e)) {
     float *y = in_float32(&e);
     if (CHECK(y)) {
       double worst = worst_ratio(&e, y);
@@ -276,7 +151,7 @@ static void check_float32(const char *text, double *largest) {
       CHECK_MSG(isfinite(e.bound[i]), "element %lld of plain data is undecided", (long long)i);
     free(y);
   }
-  destroy(&e);
+  example_destroy(&e);
 }
 
 static void leaves_room_for_float32(void) {
@@ -289,10 +164,11 @@ static void leaves_room_for_float32(void) {
 /* Positive data, so that nothing cancels. One tap less must show in every output that has it. */
 static void check_missing_tap(const char *text, double *smallest) {
   example e;
-  if (make(text, &e)) {
-    int64_t taps = product(e.weight_shape + 2, e.problem->nd);
-    int64_t weights = product(e.weight_shape, e.problem->nd + 2), missing = taps / 2;
-    for (int64_t i = 0; i < product(e.x_shape, e.problem->nd + 2); i++) e.x[i] = 2 + e.x[i] / 4;
+  if (example_make(text, &e)) {
+    int64_t taps = example_product(e.weight_shape + 2, e.problem->nd);
+    int64_t weights = example_product(e.weight_shape, e.problem->nd + 2), missing = taps / 2;
+    for (int64_t i = 0; i < example_product(e.x_shape, e.problem->nd + 2); i++)
+      e.x[i] = 2 + e.x[i] / 4;
     for (int64_t i = 0; i < weights; i++) e.weight[i] = (2 + e.weight[i]) / (float)weights;
     reference(&e);
     for (int64_t i = missing; i < weights; i += taps) e.weight[i] = 0;
@@ -302,7 +178,7 @@ static void check_missing_tap(const char *text, double *smallest) {
     *smallest = fmin(*smallest, worst);
     free(y);
   }
-  destroy(&e);
+  example_destroy(&e);
 }
 
 static void catches_a_missing_tap(void) {
@@ -355,7 +231,7 @@ static void check_special(const char *tail, float x, double value, double bound_
   char text[200];
   snprintf(text, sizeof text, "ci1 co1 in1 k1%s", tail);
   example e;
-  if (make(text, &e)) {
+  if (example_make(text, &e)) {
     e.x[0] = x;
     e.weight[0] = 1;
     reference(&e);
@@ -364,7 +240,7 @@ static void check_special(const char *tail, float x, double value, double bound_
     CHECK_MSG(e.bound[0] >= bound_low && e.bound[0] <= bound_high, "x = %g has the bound %g",
               (double)x, e.bound[0]);
   }
-  destroy(&e);
+  example_destroy(&e);
 }
 
 static void keeps_what_is_not_finite(void) {
@@ -423,7 +299,7 @@ static void knows_where_rounding_decides(void) {
 
 static void follows_the_output_type(void) {
   example e;
-  if (make("ci1 co1 in4 k1", &e)) {
+  if (example_make("ci1 co1 in4 k1", &e)) {
     e.weight[0] = 1;
     memcpy(e.x, (float[]){65504, 65520, 65600, 1e-8f}, 4 * sizeof(float));
     e.arguments.y.dtype = UPCONV_F16;
@@ -439,7 +315,7 @@ static void follows_the_output_type(void) {
     CHECK(isinf(e.bound[2]));
     CHECK(e.bound[3] <= 1);
   }
-  destroy(&e);
+  example_destroy(&e);
 }
 
 /* ---- inputs ---- */
@@ -448,7 +324,7 @@ static void follows_the_output_type(void) {
 static void takes_any_strides(void) {
   enum { N = 2, C = 2, W = 5, GAP = 3 };
   example e;
-  if (make("n2 ci2 co3 in5 k3 s2 p1", &e)) {
+  if (example_make("n2 ci2 co3 in5 k3 s2 p1", &e)) {
     uint16_t strided[N * C * W * GAP];
     float weight[2 * 3 * 3];
     for (int n = 0; n < N; n++)
@@ -472,7 +348,7 @@ static void takes_any_strides(void) {
     for (int64_t i = 0; i < e.count; i++) CHECK_NEAR(e.value[i], value[i], 0);
     free(value);
   }
-  destroy(&e);
+  example_destroy(&e);
 }
 
 static void check_refused(example *e, const char *part) {
@@ -484,7 +360,7 @@ static void check_refused(example *e, const char *part) {
 
 static void refuses_what_does_not_fit(void) {
   example e;
-  if (make("ci2 co3 in4 k3 s2 bias | mul @scale | add #rest", &e)) {
+  if (example_make("ci2 co3 in4 k3 s2 bias | mul @scale | add #rest", &e)) {
     e.arguments.x.shape[1] = 1;
     check_refused(&e, "x");
     e.arguments.x.shape[1] = 2;
@@ -511,7 +387,7 @@ static void refuses_what_does_not_fit(void) {
     e.arguments.tensor_count = 1;
     reference(&e);
   }
-  destroy(&e);
+  example_destroy(&e);
 }
 
 static void empty_tensors_are_fine(void) {
@@ -520,11 +396,11 @@ static void empty_tensors_are_fine(void) {
                                      "ci1 co1 in2 k1 p0 pe2 s1 | softmax"};
   for (size_t i = 0; i < CHECK_COUNT(text); i++) {
     example e;
-    if (make(text[i], &e)) {
+    if (example_make(text[i], &e)) {
       CHECK_INT(e.count, 0);
       reference(&e);
     }
-    destroy(&e);
+    example_destroy(&e);
   }
 }
 
@@ -541,7 +417,7 @@ static void rewriting_keeps_values(void) {
   for (size_t i = 0; i < CHECK_COUNT(text); i++) {
     example e;
     uc_lowered lowered;
-    if (make(text[i], &e) && reference(&e) &&
+    if (example_make(text[i], &e) && reference(&e) &&
         CHECK_STATUS(uc_lower(e.problem, e.epilogue, NULL, false, &lowered), UPCONV_OK)) {
       double *value = malloc((size_t)e.count * sizeof *value);
       double *bound = malloc((size_t)e.count * sizeof *bound);
@@ -556,7 +432,7 @@ static void rewriting_keeps_values(void) {
       free(bound);
       uc_lowered_free(&lowered);
     }
-    destroy(&e);
+    example_destroy(&e);
   }
 }
 
