@@ -160,7 +160,7 @@ static upconv_status fold(uc_onnx_program *p, uc_task *t) {
 
 static bool lists(const char *names, const char *name) {
   size_t length = strlen(name);
-  for (const char *at = names; (at = strstr(at, name)); at++)
+  for (const char *at = names; length > 0 && (at = strstr(at, name)); at++)
     if (at > names && at[-1] == ' ' && at[length] == ' ') return true;
   return false;
 }
