@@ -28,10 +28,13 @@ if(UPCONV_IS_X86_64 AND UPCONV_HAS_X86_FLAGS)
 endif()
 
 # Not -O0 even when debugging: there, gcc's intrinsics are macros that do not pass our warnings. Sanitized kernels take
-# minutes to compile with -O3.
+# minutes to compile with -O3; with clang's undefined-behaviour checks at any level, so the fuzz build goes without these.
 set(optimize -O3)
-if(UPCONV_SANITIZE)
+if(UPCONV_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
   set(optimize -O1)
+endif()
+if(UPCONV_FUZZ)
+  list(APPEND optimize -fno-sanitize=undefined)
 endif()
 
 set(UPCONV_KERNEL_OBJECTS)
@@ -41,7 +44,7 @@ if(UPCONV_KERNEL_SOURCES)
     add_library(upconv_kernels_${isa} OBJECT ${UPCONV_KERNEL_SOURCES})
     upconv_flags(upconv_kernels_${isa})
     target_compile_options(upconv_kernels_${isa} PRIVATE
-      $<IF:$<CONFIG:Debug>,-O1,${optimize}> -ffp-contract=fast -fno-math-errno -fno-trapping-math ${UPCONV_FLAGS_${isa}})
+      ${optimize} -ffp-contract=fast -fno-math-errno -fno-trapping-math ${UPCONV_FLAGS_${isa}})
     target_compile_definitions(upconv_kernels_${isa} PRIVATE
       UPCONV_BUILD UPCONV_ISA=${isa} UPCONV_ISA_${ISA}=1 ${UPCONV_ISA_DEFINITIONS})
     list(APPEND UPCONV_KERNEL_OBJECTS $<TARGET_OBJECTS:upconv_kernels_${isa}>)
