@@ -558,9 +558,9 @@ static void clear_fails(void) {
 
 static void failures_are_told(void) {
   const char *said = sandbox_run(clear_fails);
-  CHECK_SAYS(said, "1 77 cache: cache/");
+  CHECK_SAYS(said, "1 77 kernel cache: cache/");
   CHECK_SAYS(said, ".bin cannot be removed: ");
-  CHECK_SAYS(said, " | 1 cache: count: Not a directory");
+  CHECK_SAYS(said, " | 1 kernel cache count: Not a directory");
 }
 
 int main(int argc, char **argv) {

@@ -137,8 +137,8 @@ static upconv_status walk(const folder *f, bool remove, uc_cuda_cache_info *info
   for (size_t i = 0; i < f->count; i++) {
     const cache_file *file = &f->file[i];
     if (remove && !remove_file(f, file))
-      return uc_fail(UPCONV_INVALID_ARGUMENT, "cache: %s/%s cannot be removed: %s", info->directory,
-                     file->name, strerror(errno));
+      return uc_fail(UPCONV_INVALID_ARGUMENT, "kernel cache: %s/%s cannot be removed: %s",
+                     info->directory, file->name, strerror(errno));
     info->entries += file->kind == IMAGE;
     info->bytes += file->bytes;
   }
@@ -150,9 +150,9 @@ upconv_status uc_cache_walk(const char *directory, bool remove, uc_cuda_cache_in
   if (!f.stream && errno == ENOENT) return UPCONV_OK;
   upconv_status status;
   if (!f.stream)
-    status = uc_fail(UPCONV_INVALID_ARGUMENT, "cache: %s: %s", directory, strerror(errno));
+    status = uc_fail(UPCONV_INVALID_ARGUMENT, "kernel cache %s: %s", directory, strerror(errno));
   else if (!read_folder(&f))
-    status = uc_fail(UPCONV_OUT_OF_MEMORY, "cache: no memory for the list of %s", directory);
+    status = uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for the list of %s", directory);
   else
     status = walk(&f, remove, info);
   close_folder(&f);

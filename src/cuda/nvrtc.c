@@ -86,7 +86,7 @@ static const char *reject(void *handle) {
 static upconv_status open_library(uc_library *library) {
   static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
   static const uc_library_wanted wanted = {
-      .what = "NVRTC, NVIDIA's run-time compiler,",
+      .what = "NVRTC (NVIDIA's run-time compiler)",
       .variable = "UPCONV_NVRTC",
       .names = names,
       .toolkit = true,

@@ -172,6 +172,31 @@ def test_version_and_devices():
     assert re.match(r"cpu: \w+, \d+ threads?\n(no )?cuda.*: .+\n", succeeds("devices"))
 
 
+def test_devices_says_why_there_is_no_gpu(monkeypatch):
+    monkeypatch.setenv("UPCONV_LIBCUDA", "/no/such/libcuda.so.1")
+    says = 'no cuda: UPCONV_LIBCUDA = "/no/such/libcuda.so.1" is not the NVIDIA driver library: '
+    assert succeeds("devices").splitlines()[1].startswith(says)
+
+
+def test_cache(monkeypatch, tmp_path):
+    folder = tmp_path / "kernels"
+    monkeypatch.setenv("UPCONV_CACHE_DIR", str(folder))
+    monkeypatch.setenv("UPCONV_CACHE_MAX_MB", "7")
+    assert succeeds("cache") == f"{folder}: nothing of at most 7.00 MB\n"
+    folder.mkdir()
+    (folder / ("0" * 64 + ".bin")).write_bytes(bytes(1200))
+    (folder / ("0" * 64 + ".cu")).write_bytes(bytes(300))
+    (folder / "notes").write_text("mine")
+    assert succeeds("cache") == f"{folder}: 1 kernel, 1.50 kB of at most 7.00 MB\n"
+    assert succeeds("cache", "--clear") == f"{folder}: removed 1 kernel, 1.50 kB\n"
+    leaves(folder, "notes")
+    assert succeeds("cache", "--clear") == f"{folder}: removed nothing\n"
+    monkeypatch.setenv("UPCONV_CACHE_DIR", str(folder / "notes"))
+    fails("cache", says=["cache: kernel cache ", "notes: Not a directory"])
+    monkeypatch.setenv("UPCONV_CACHE_DIR", "")
+    assert succeeds("cache").startswith("no cache: UPCONV_CACHE_DIR is empty")
+
+
 @pytest.mark.parametrize(
     "args, says",
     [
