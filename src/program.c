@@ -12,59 +12,78 @@ static bool reduces_space(const upconv_op *op) {
   return uc_op_classify(op->kind) == UC_CLASS_REDUCE && (op->axes & UC_AXES_SPATIAL) != 0;
 }
 
-/* Values whose extent along an axis is 1 for every input size. one: 3 flags per value. */
-static void find_single_axes(const uc_lowered *lowered, bool (*one)[UC_AXES]) {
-  for (int a = 0; a < UC_AXES; a++) one[0][a] = a < UC_AXES - lowered->conv.nd;
+/* Extents that are equal for every input size have the same number. 0 is the convolution's, 1 is an extent of 1. */
+typedef struct extent_class {
+  int source; /* of this class, through a window ... */
+  int64_t kernel, stride, dilation, pad;
+  bool ceil_mode;
+} extent_class;
+
+enum { CONV_EXTENT = 0, SINGLE_EXTENT = 1, FIRST_EXTENT = 2 };
+
+static int window_extent(const upconv_window *w, int a, int source, extent_class *known, int *count) {
+  extent_class c = {source, w->kernel[a], w->stride[a], w->dilation[a], w->pad_begin[a] + w->pad_end[a], w->ceil_mode};
+  if (c.stride == 1 && c.pad == c.dilation * (c.kernel - 1)) return source;
+  for (int i = FIRST_EXTENT; i < *count; i++)
+    if (known[i].source == c.source && known[i].kernel == c.kernel && known[i].stride == c.stride &&
+        known[i].dilation == c.dilation && known[i].pad == c.pad && known[i].ceil_mode == c.ceil_mode)
+      return i;
+  known[*count] = c;
+  return (*count)++;
+}
+
+/* The extent of an elementwise operator's result along axis a. Operands whose extents may differ are kept: whether one is
+   broadcast then depends on the input's size. */
+static int elementwise_extent(const upconv_op *op, int a, const int (*extent)[UC_AXES], bool *kept, int *count) {
+  int first = -1, others = -1;
+  for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
+    if (op->operand[i].kind != UPCONV_OPERAND_VALUE) continue;
+    int e = extent[op->operand[i].index][a];
+    if (e == SINGLE_EXTENT) continue;
+    if (first < 0) first = e;
+    else if (e != first) others = e;
+  }
+  for (int i = 0; i < UPCONV_MAX_OPERANDS && first >= 0; i++) {
+    if (op->operand[i].kind != UPCONV_OPERAND_VALUE) continue;
+    int v = op->operand[i].index;
+    if (others >= 0 || extent[v][a] == SINGLE_EXTENT) kept[v] = true;
+  }
+  return first < 0 ? SINGLE_EXTENT : others >= 0 ? (*count)++ : first;
+}
+
+/* Values that some input size broadcasts along a spatial axis. extent, known: room for all values, and 3 per value + 2. */
+static void keep_broadcast(const uc_lowered *lowered, int (*extent)[UC_AXES], extent_class *known, bool *kept) {
+  int count = FIRST_EXTENT;
+  for (int a = 0; a < UC_AXES; a++) extent[0][a] = a < UC_AXES - lowered->conv.nd ? SINGLE_EXTENT : CONV_EXTENT;
   for (int k = 0; k < lowered->tail->op_count; k++) {
     const upconv_op *op = &lowered->tail->op[k];
     for (int a = 0; a < UC_AXES; a++) {
-      bool all = true;
-      for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
-        const upconv_operand *o = &op->operand[i];
-        if (o->kind == UPCONV_OPERAND_VALUE) all = all && one[o->index][a];
-      }
-      one[k + 1][a] = all || (reduces_space(op) && (op->axes >> (1 + a) & 1));
-    }
-  }
-}
-
-/* A value that an elementwise operator broadcasts along a spatial axis: by construction, or at the nominal sizes. */
-static void keep_broadcast(const uc_lowered *lowered, bool (*one)[UC_AXES], int64_t (*shape)[UC_RANK], bool *kept) {
-  for (int k = 0; k < lowered->tail->op_count; k++) {
-    const upconv_op *op = &lowered->tail->op[k];
-    if (uc_op_classify(op->kind) != UC_CLASS_ELEMENTWISE) continue;
-    for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
-      if (op->operand[i].kind != UPCONV_OPERAND_VALUE) continue;
-      int v = op->operand[i].index;
-      for (int a = 0; a < UC_AXES; a++)
-        if ((one[v][a] && !one[k + 1][a]) || (shape[v][a + 2] == 1 && shape[k + 1][a + 2] != 1)) kept[v] = true;
+      int source = op->operand[0].kind == UPCONV_OPERAND_VALUE ? extent[op->operand[0].index][a] : SINGLE_EXTENT;
+      uc_op_class class = uc_op_classify(op->kind);
+      if (class == UC_CLASS_ELEMENTWISE)
+        extent[k + 1][a] = elementwise_extent(op, a, (const int(*)[UC_AXES])extent, kept, &count);
+      else if (class == UC_CLASS_POOL)
+        extent[k + 1][a] = window_extent(&op->window, a, source, known, &count);
+      else
+        extent[k + 1][a] = reduces_space(op) && (op->axes >> (1 + a) & 1) ? SINGLE_EXTENT : source;
     }
   }
 }
 
 static upconv_status find_kept(const uc_lowered *lowered, bool keep_all, const bool *also_keep, bool *kept) {
-  int values = lowered->tail->op_count + 1;
-  bool(*one)[UC_AXES] = calloc((size_t)values, sizeof *one);
-  int64_t(*shape)[UC_RANK] = calloc((size_t)values, sizeof *shape);
-  upconv_status status = UPCONV_OUT_OF_MEMORY;
-  if (one && shape) {
-    int64_t in_size[UC_AXES];
-    for (int a = 0; a < UC_AXES; a++) in_size[a] = lowered->conv.axis[a].in_size;
-    status = uc_problem_conv_shape(&lowered->conv, lowered->conv.batch, in_size, shape[0]);
-    if (status == UPCONV_OK) status = uc_epilogue_shapes(lowered->tail, shape[0], shape);
-  } else {
-    uc_fail(status, "no memory for a plan of %d operators", values - 1);
-  }
-  if (status == UPCONV_OK) {
-    find_single_axes(lowered, one);
-    for (int v = 0; v < values; v++) kept[v] = keep_all || v == values - 1 || (also_keep && also_keep[v]);
+  size_t values = (size_t)lowered->tail->op_count + 1;
+  int(*extent)[UC_AXES] = calloc(values, sizeof *extent);
+  extent_class *known = calloc(values * UC_AXES + FIRST_EXTENT, sizeof *known);
+  bool ok = extent && known;
+  if (ok) {
+    for (size_t v = 0; v < values; v++) kept[v] = keep_all || v == values - 1 || (also_keep && also_keep[v]);
     for (int k = 0; k < lowered->tail->op_count; k++)
       if (reduces_space(&lowered->tail->op[k])) kept[k + 1] = true;
-    keep_broadcast(lowered, one, shape, kept);
+    keep_broadcast(lowered, extent, known, kept);
   }
-  free(one);
-  free(shape);
-  return status;
+  free(extent);
+  free(known);
+  return ok ? UPCONV_OK : uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan of %zu operators", values - 1);
 }
 
 /* Axes, as bits of UC_AXES, along which a kept value has extent 1 because the program says so. */

@@ -77,8 +77,9 @@ static void emit_readers(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel 
   }
 }
 
-/* The head of a loop over the elements of a step's buffer, with global coordinates c, d, h, w. */
-static void emit_loop(uc_text *text, const uc_cuda_kernel *k, int s, int64_t channels) {
+/* The head of a loop over the elements of a step's buffer, with global coordinates c, d, h, w. single: one channel for
+   all. */
+static void emit_loop(uc_text *text, const uc_cuda_kernel *k, int s, int64_t channels, bool single) {
   const uc_cuda_box *box = &k->box[s];
   char begin[UC_AXES][64];
   for (int a = 0; a < UC_AXES; a++) box_begin(box, a, begin[a]);
@@ -88,7 +89,7 @@ static void emit_loop(uc_text *text, const uc_cuda_kernel *k, int s, int64_t cha
               "      const int c = %s + i / %lld;\n",
               (long long)(channels * box->size[0] * box->size[1] * box->size[2]), begin[2], (long long)box->size[2],
               begin[1], (long long)box->size[2], (long long)box->size[1], begin[0],
-              (long long)(box->size[2] * box->size[1]), (long long)box->size[0], channels == 1 ? "tile.first * 0" : "tile.first",
+              (long long)(box->size[2] * box->size[1]), (long long)box->size[0], single ? "0 * tile.first" : "tile.first",
               (long long)(box->size[2] * box->size[1] * box->size[0]));
 }
 
@@ -168,8 +169,9 @@ static void emit_step(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k,
   uc_op_print(e->lowered->tail, step->op, text);
   uc_text_add(text, "\n    float *const to = tiles + %lld;\n", (long long)k->slot_at[step->slot]);
   emit_readers(text, e, k, step);
-  emit_loop(text, k, s, over_channels ? 1 : buffer_channels(k, step));
-  if (!over_channels && step->channels > 1 && !k->pass->all_channels)
+  bool single = over_channels || step->channels == 1;
+  emit_loop(text, k, s, single ? 1 : buffer_channels(k, step), single);
+  if (!single && !k->pass->all_channels)
     uc_text_add(text, "      if (c >= %lld) continue;\n", (long long)step->channels);
   if (over_channels) uc_text_add(text, "      (void)c;\n");
   if (class == UC_CLASS_ELEMENTWISE) emit_elementwise_body(text, op);
@@ -192,7 +194,8 @@ static void emit_target_reader(uc_text *text, const uc_cuda_engine *e, uc_cuda_k
 static void emit_store(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k) {
   uc_text_add(text, "  { // the result\n");
   emit_target_reader(text, e, k);
-  emit_loop(text, k, k->pass->target, buffer_channels(k, &k->pass->step[k->pass->target]));
+  const uc_step *target = &k->pass->step[k->pass->target];
+  emit_loop(text, k, k->pass->target, buffer_channels(k, target), target->channels == 1);
   uc_text_add(text,
               "      if (c < a.y_begin[1] || c >= a.y_end[1] || d < a.y_begin[2] || d >= a.y_end[2] || h < a.y_begin[3] "
               "||\n"
