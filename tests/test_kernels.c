@@ -100,7 +100,7 @@ static const function functions[] = {
     {UPCONV_OP_SOFTPLUS, f_softplus, 2, {1, 20}},
     {UPCONV_OP_SOFTPLUS, f_softplus, 2, {0.5, INFINITY}},
     {UPCONV_OP_SOFTSIGN, f_softsign, 1.6, {0}},
-    {UPCONV_OP_GELU, f_gelu, 6, {0}},
+    {UPCONV_OP_GELU, f_gelu, 5.5, {0}},
     {UPCONV_OP_GELU_TANH, f_gelu_tanh, 2.5, {0}},
     {UPCONV_OP_SILU, f_silu, 2.5, {0}},
     {UPCONV_OP_MISH, f_mish, 4, {0}},

@@ -28,10 +28,10 @@ UC_INLINE void zip_4(vf out[4], const vf v[4]) {
 UC_INLINE void zip_block(float *dst, const float *const *src, const int rows, int64_t j,
                          int64_t left, void (*zip)(vf *out, const vf *v)) {
   vf v[4], out[4];
-#pragma GCC unroll 4
+  UC_UNROLL
   for (int r = 0; r < rows; r++) v[r] = load_left(src[r] + j, (left - r + rows - 1) / rows);
   zip(out, v);
-#pragma GCC unroll 4
+  UC_UNROLL
   for (int r = 0; r < rows; r++)
     if (r * VL < left) vf_store(dst + j * rows + r * VL, out[r]);
 }
@@ -47,12 +47,12 @@ UC_INLINE void interleave_zip(float *dst, const float *const *src, const int row
 UC_INLINE void quads(float *dst, const float *const *src, int64_t rows, int64_t step, int64_t j,
                      int64_t count) {
   vf v[4];
-#pragma GCC unroll 4
+  UC_UNROLL
   for (int r = 0; r < 4; r++) v[r] = r < rows ? load_left(src[r] + j, count) : (vf){0};
   vf_transpose_parts(v);
-#pragma GCC unroll 4
+  UC_UNROLL
   for (int p = 0; p < VL / 4; p++) {
-#pragma GCC unroll 4
+    UC_UNROLL
     for (int r = 0; r < 4; r++) {
       v4 quad = vf_part(v[r], p);
       if (4 * p + r < count) memcpy(dst + (4 * p + r) * step, &quad, sizeof quad);

@@ -38,7 +38,7 @@ typedef float vf_half __attribute__((vector_size(2 * VL)));
 typedef double vd __attribute__((vector_size(4 * VL)));
 
 UC_INLINE void add_lanes(vd sum[PARTS], const float *src) {
-#pragma GCC unroll 8
+  UC_UNROLL
   for (int i = 0; i < PARTS; i++) {
     vf_half x;
     memcpy(&x, src + i * HALF, sizeof x);

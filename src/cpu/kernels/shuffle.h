@@ -96,17 +96,17 @@ UC_INLINE void vf_transpose_parts(vf v[4]) {
 
 /* VL vectors of VL lanes: lane j of vector i and lane i of vector j change places. */
 UC_INLINE void vf_transpose(vf v[VL]) {
-#pragma GCC unroll 4
+  UC_UNROLL
   for (int i = 0; i < VL; i += 4) vf_transpose_parts(v + i);
 #if VL == 8
-#pragma GCC unroll 4
+  UC_UNROLL
   for (int i = 0; i < 4; i++) {
     vf first = vf_parts_even(v[i], v[i + 4]);
     v[i + 4] = vf_parts_odd(v[i], v[i + 4]);
     v[i] = first;
   }
 #elif VL == 16
-#pragma GCC unroll 4
+  UC_UNROLL
   for (int i = 0; i < 4; i++) {
     vf even01 = vf_parts_even(v[i], v[i + 4]), odd01 = vf_parts_odd(v[i], v[i + 4]);
     vf even23 = vf_parts_even(v[i + 8], v[i + 12]), odd23 = vf_parts_odd(v[i + 8], v[i + 12]);
@@ -146,7 +146,7 @@ UC_INLINE v4 vf_part(vf v, const int p) {
 /* The vector of VL / 4 parts, `step` floats apart in memory. */
 UC_INLINE vf vf_load_parts(const float *p, int64_t step) {
   v4 part[VL / 4];
-#pragma GCC unroll 4
+  UC_UNROLL
   for (int i = 0; i < VL / 4; i++) memcpy(&part[i], p + i * step, sizeof part[i]);
 #if VL == 4
   return part[0];

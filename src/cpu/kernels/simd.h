@@ -41,6 +41,14 @@ typedef vi vm; /* lanes of all ones or all zeros */
 
 #define UC_INLINE static inline __attribute__((always_inline, unused))
 
+/* Before a loop over vectors whose count is constant once inlined, so that they stay in registers. clang takes a number
+   as a wish that it may grant after it has put them in memory. */
+#if defined(__clang__)
+#define UC_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UC_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /* ---- loads and stores of any alignment ---- */
 
 UC_INLINE vf vf_load(const float *p) {
@@ -90,7 +98,7 @@ UC_INLINE void vh_store_n(uint16_t *p, vh v, int64_t n) {
 UC_INLINE void copy_pieces(void *to, const void *from, int64_t n, size_t size) {
   char *p = (char *)to;
   const char *q = (const char *)from;
-#pragma GCC unroll 3
+  UC_UNROLL
   for (int piece = 4; piece; piece /= 2)
     if (n & piece) {
       memcpy(p, q, (size_t)piece * size);

@@ -34,12 +34,12 @@ UC_INLINE vf load_lanes(const void *src, upconv_dtype dtype, int64_t count) {
 UC_INLINE void block(void *dst, upconv_dtype dst_type, int64_t dst_stride, const void *src,
                      upconv_dtype src_type, int64_t src_stride, int64_t height, int64_t width) {
   vf v[VL];
-#pragma GCC unroll 16
+  UC_UNROLL
   for (int r = 0; r < VL; r++)
     v[r] =
         r < height ? load_lanes(element(src, src_type, r * src_stride), src_type, width) : (vf){0};
   vf_transpose(v);
-#pragma GCC unroll 16
+  UC_UNROLL
   for (int r = 0; r < VL; r++)
     if (r < width)
       store_lanes((void *)element(dst, dst_type, r * dst_stride), dst_type, v[r], height);
@@ -89,11 +89,11 @@ UC_INLINE void pick_apart(float *dst, int64_t dst_stride, const float *src, int6
   for (int64_t i = 0; i < n; i += VL)
     for (int64_t group = 0; group < channels; group += 4) {
       vf v[4];
-#pragma GCC unroll 4
+      UC_UNROLL
       for (int r = 0; r < 4; r++)
         v[r] = vf_load_parts(src + (i + r) * channels + group, 4 * channels);
       vf_transpose_parts(v);
-#pragma GCC unroll 4
+      UC_UNROLL
       for (int r = 0; r < 4; r++)
         if (group + r < channels) vf_store(dst + (group + r) * dst_stride + i, v[r]);
     }
