@@ -122,11 +122,11 @@ static void cleans_what_it_prints(void) {
   };
   char text[64];
   for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
-    strcpy(text, cases[i].from);
+    snprintf(text, sizeof text, "%s", cases[i].from);
     cli_clean(text, false);
     CHECK_STR(text, cases[i].to);
   }
-  strcpy(text, "two\nlines\t.");
+  snprintf(text, sizeof text, "two\nlines\t.");
   cli_clean(text, true);
   CHECK_STR(text, "two\nlines .");
 }

@@ -221,17 +221,19 @@ static void refuses_headers(void) {
 }
 
 static void refuses_too_many_dimensions(void) {
-  char text[1024] = "{'descr': '|u1', 'fortran_order': False, 'shape': (";
-  for (int i = 0; i < NPY_MAX_RANK; i++) strcat(text, "1,");
-  npy_header header;
-  cli_error error = {""};
-  size_t length = strlen(text);
-  strcpy(text + length, ")}");
-  CHECK_MSG(parse(1, text, &header, &error), "%s", error.text);
-  CHECK_INT(header.rank, NPY_MAX_RANK);
-  strcpy(text + length, "1)}");
-  CHECK(!parse(1, text, &header, &error));
-  CHECK_MSG(strstr(error.text, "more than 64 sizes"), "says: %s", error.text);
+  for (int rank = NPY_MAX_RANK; rank <= NPY_MAX_RANK + 1; rank++) {
+    char shape[4 * NPY_MAX_RANK] = "", text[8 * NPY_MAX_RANK];
+    for (int i = 0; i < rank; i++) memcpy(shape + 2 * i, "1,", 3);
+    snprintf(text, sizeof text, DICTIONARY("'|u1'", "False", "(%s)"), shape);
+    npy_header header;
+    cli_error error = {""};
+    bool parsed = parse(1, text, &header, &error);
+    CHECK_INT(parsed, rank == NPY_MAX_RANK);
+    if (parsed)
+      CHECK_INT(header.rank, rank);
+    else
+      CHECK_MSG(strstr(error.text, "more than 64 sizes"), "says: %s", error.text);
+  }
 }
 
 static void refuses_other_files(void) {
@@ -393,7 +395,8 @@ static void reads_files(void) {
     CHECK_INT(array.rank, 2);
     CHECK_INT(array.shape[0], 2);
     CHECK_INT(array.shape[1], 3);
-    CHECK_INT(memcmp(array.data, wanted, sizeof wanted), 0);
+    const float *got = array.data;
+    for (int i = 0; i < 6; i++) CHECK_NEAR(got[i], wanted[i], 0);
     npy_free(&array);
   }
   for (size_t size = 0; size < file.size; size++) { /* cut off anywhere */
@@ -511,10 +514,10 @@ static void writes_numpy_s_bytes(void) {
   make_folder();
   const char *path = in_folder("y.npy");
   const uint16_t bf16[] = {0x3F80, 0xC020};
+  const int64_t shape[] = {1, 2};
   cli_error error = {""};
-  CHECK_MSG(write_array(path, NPY_BF16, 2, (const int64_t[]){1, 2}, bf16, &error), "%s",
-            error.text);
-  uint8_t got[256];
+  CHECK_MSG(write_array(path, NPY_BF16, 2, shape, bf16, &error), "%s", error.text);
+  uint8_t got[256] = {0};
   CHECK_INT(read_file(path, got, sizeof got), 128 + 8);
   const char *head = "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, "
                      "'shape': (1, 2), }";
