@@ -103,7 +103,7 @@ static const function functions[] = {
     {UPCONV_OP_GELU, f_gelu, 5.5, {0}},
     {UPCONV_OP_GELU_TANH, f_gelu_tanh, 2.5, {0}},
     {UPCONV_OP_SILU, f_silu, 2.5, {0}},
-    {UPCONV_OP_MISH, f_mish, 4, {0}},
+    {UPCONV_OP_MISH, f_mish, 4.5, {0}},
     {UPCONV_OP_HARDSWISH, f_hardswish, 2, {0}},
     {UPCONV_OP_HARDSIGMOID, f_hardsigmoid, 0, {0.25, 0.5}},
     {UPCONV_OP_CLAMP, f_clamp, 0, {-1.5, 2.5}},

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Functions of vectors. Every lane takes the same path, special values included, so a result depends on its argument
- * alone. Polynomials are minimax fits of our own in Horner's form; multiplications and additions may be fused.
+ * alone. Polynomials are minimax fits of our own; multiplications and additions may be fused.
+ *
+ * Largest errors found, in units of the last place, over one float in 31 of all there are, subnormal results included
+ * (tests/test_kernels.c repeats this for one in 257); with fused multiply-add, and without:
+ *
+ *   exp 0.98 0.94   expm1 1.43 1.48   log 0.83 0.83      log1p_unit 1.41 1.43   tanh 1.84 1.99      sigmoid 1.79 1.79
+ *   silu 1.93 2.24  softplus 1.65 1.69   gelu 5.11 5.33  gelu_tanh 2.12 2.41    mish 4.14 3.63
  */
 #ifndef UPCONV_CPU_VECMATH_H
 #define UPCONV_CPU_VECMATH_H
