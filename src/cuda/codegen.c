@@ -53,6 +53,7 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   define(text, "BM", k->bm);
   define(text, "BLOCKS_PER_GROUP", blocks);
   define(text, "CHANNEL_BLOCKS", blocks * groups);
+  define(text, "CHANNELS", channels);
   define(text, "ALL_CHANNELS", k->pass->all_channels);
   define(text, "HAS_CONV", k->pass->conv);
   define(text, "TILE_FLOATS", k->fused ? 0 : k->slot_floats);

@@ -218,8 +218,9 @@ static void emit_average(uc_text *text, const upconv_window *w, int source, cons
   }
   uc_text_add(text, "  pooled /= (float)(");
   for (int a = 0; a < UC_AXES; a++)
-    uc_text_add(text, "%swindow_count(%s, %lld, %lld, %lld, %lld, a.size[%d][%d], %s)", a ? " * " : "", at[a],
-                (long long)w->stride[a], (long long)w->kernel[a], (long long)w->pad_begin[a], (long long)w->pad_end[a],
+    uc_text_add(text, "%swindow_count(%s, %lld, %lld, %lld, %lld, %lld, a.size[%d][%d], %s)", a ? " * " : "", at[a],
+                (long long)w->stride[a], (long long)w->kernel[a], (long long)w->dilation[a],
+                (long long)w->pad_begin[a], (long long)w->pad_end[a],
                 source, a, w->count_include_pad ? "true" : "false");
   uc_text_add(text, ");\n");
 }

@@ -120,8 +120,9 @@ static void emit_pool_body(uc_text *text, const upconv_op *op) {
   if (average && w->divisor == 0) {
     uc_text_add(text, "      pooled /= (float)(");
     for (int a = 0; a < UC_AXES; a++)
-      uc_text_add(text, "%swindow_count(%s, %lld, %lld, %lld, %lld, a.size[%d][%d], %s)", a ? " * " : "", at[a],
-                  (long long)w->stride[a], (long long)w->kernel[a], (long long)w->pad_begin[a], (long long)w->pad_end[a],
+      uc_text_add(text, "%swindow_count(%s, %lld, %lld, %lld, %lld, %lld, a.size[%d][%d], %s)", a ? " * " : "", at[a],
+                  (long long)w->stride[a], (long long)w->kernel[a], (long long)w->dilation[a],
+                (long long)w->pad_begin[a], (long long)w->pad_end[a],
                   op->operand[0].index, a, w->count_include_pad ? "true" : "false");
     uc_text_add(text, ");\n");
   }
@@ -171,8 +172,7 @@ static void emit_step(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k,
   emit_readers(text, e, k, step);
   bool single = over_channels || step->channels == 1;
   emit_loop(text, k, s, single ? 1 : buffer_channels(k, step), single);
-  if (!single && !k->pass->all_channels)
-    uc_text_add(text, "      if (c >= %lld) continue;\n", (long long)step->channels);
+  if (!single && !k->pass->all_channels) uc_text_add(text, "      if (c >= tile.end) continue;\n");
   if (over_channels) uc_text_add(text, "      (void)c;\n");
   if (class == UC_CLASS_ELEMENTWISE) emit_elementwise_body(text, op);
   if (class == UC_CLASS_POOL) emit_pool_body(text, op);
@@ -197,9 +197,8 @@ static void emit_store(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k
   const uc_step *target = &k->pass->step[k->pass->target];
   emit_loop(text, k, k->pass->target, buffer_channels(k, target), target->channels == 1);
   uc_text_add(text,
-              "      if (c < a.y_begin[1] || c >= a.y_end[1] || d < a.y_begin[2] || d >= a.y_end[2] || h < a.y_begin[3] "
-              "||\n"
-              "          h >= a.y_end[3] || w < a.y_begin[4] || w >= a.y_end[4])\n"
+              "      if (c >= tile.end || c < a.y_begin[1] || c >= a.y_end[1] || d < a.y_begin[2] || d >= a.y_end[2] ||\n"
+              "          h < a.y_begin[3] || h >= a.y_end[3] || w < a.y_begin[4] || w >= a.y_end[4])\n"
               "        continue;\n"
               "      store_at<%s>(a.y.origin, view_index(a.y, tile.n, c, d, h, w), x0(c, d, h, w));\n"
               "    }\n  }\n",
@@ -238,7 +237,7 @@ static void emit_reduce(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
               "    for (int item = threadIdx.x / 32; item < %lld; item += THREADS / 32) {\n"
               "      const int kw = item %% %lld, kh = item / %lld %% %lld, kd = item / %lld %% %lld, c = tile.first + item "
               "/ %lld;\n"
-              "      if (c >= %lld) continue;\n"
+              "      if (c >= tile.end) continue;\n"
               "      double sum = %s;\n"
               "      for (int j = lane; j < %lld; j += 32) {\n"
               "        const int w = tw + kw + j %% %lld, h = th + kh + j / %lld %% %lld, d = td + kd + j / %lld;\n"
@@ -248,7 +247,7 @@ static void emit_reduce(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
               "      }\n",
               (long long)(channels * kept[0] * kept[1] * kept[2]), (long long)kept[2], (long long)kept[2],
               (long long)kept[1], (long long)(kept[2] * kept[1]), (long long)kept[0],
-              (long long)(kept[2] * kept[1] * kept[0]), (long long)target->channels, reduce_start(op->kind),
+              (long long)(kept[2] * kept[1] * kept[0]), reduce_start(op->kind),
               (long long)(reduced[0] * reduced[1] * reduced[2]), (long long)reduced[2], (long long)reduced[2],
               (long long)reduced[1], (long long)(reduced[2] * reduced[1]), op->operand[0].index, reduce_add(op->kind));
   uc_text_add(text,

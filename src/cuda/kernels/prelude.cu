@@ -103,15 +103,19 @@ __device__ __forceinline__ float op_batch_norm(float x, float weight, float bias
   return (x - mean) / sqrtf(var + eps) * weight + bias;
 }
 
+// Elements of a window, which starts at `start`, that lie before `end`.
+__device__ __forceinline__ int count_before(int start, int end, int dilation, int kernel) {
+  int count = end > start ? (end - start + dilation - 1) / dilation : 0;
+  return count < kernel ? count : kernel;
+}
+
 // Elements along one axis that output o of an average pooling window counts: those inside the value, or, with the
 // padding, those inside the padded value.
-__device__ __forceinline__ int window_count(int o, int stride, int kernel, int pad, int pad_end, int size, bool padding) {
-  int begin = o * stride - pad, end = begin + kernel;
-  if (end > size + pad_end) end = size + pad_end;
-  if (padding) return end - begin;
-  if (begin < 0) begin = 0;
-  if (end > size) end = size;
-  return end - begin;
+__device__ __forceinline__ int window_count(int o, int stride, int kernel, int dilation, int pad, int pad_end, int size,
+                                            bool padding) {
+  const int start = o * stride - pad;
+  if (padding) return count_before(start, size + pad_end, dilation, kernel);
+  return count_before(start, size, dilation, kernel) - count_before(start, 0, dilation, kernel);
 }
 
 // Consecutive elements along W: one wide store where the address allows.

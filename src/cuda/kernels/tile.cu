@@ -4,7 +4,7 @@ struct Tile {
   int n, group, c0;        // sample; group; first output channel of the block, within its group
   int qd, qh, qw;          // first cell
   int od, oh, ow;          // cells before it in the tile buffers
-  int first;               // first channel, of all, that tile buffers hold
+  int first, end;          // channels, of all, that tile buffers hold: never another group's
 };
 
 __device__ __forceinline__ bool inside(const int (&size)[3], int d, int h, int w) {

@@ -15,7 +15,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) KERNEL_NAME(const __grid_c
     int td = (int)(rest % a.grid[0]) + a.grid_begin[0];
     Tile tile;
     tile.n = (int)(rest / a.grid[0]) + a.n0;
-    tile.first = ALL_CHANNELS ? 0 : block / BLOCKS_PER_GROUP * CO + block % BLOCKS_PER_GROUP * BM;
+    const int in_group = block % BLOCKS_PER_GROUP * BM, group_first = block / BLOCKS_PER_GROUP * CO;
+    tile.first = ALL_CHANNELS ? 0 : group_first + in_group;
+    tile.end = ALL_CHANNELS ? CHANNELS : group_first + (in_group + BM < CO ? in_group + BM : CO);
 #if HAS_CONV
     for (int b = ALL_CHANNELS ? 0 : block; b <= (ALL_CHANNELS ? CHANNEL_BLOCKS - 1 : block); b++) {
       tile.group = b / BLOCKS_PER_GROUP;
