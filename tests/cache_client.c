@@ -54,6 +54,19 @@ char client_get_for(int id, size_t size, const char *arch, const char *const *op
 
 char client_get(int id, size_t size) { return client_get_for(id, size, "sm_80", NULL, 0); }
 
+void client_say_get(int id, size_t size) { sandbox_say("%c", client_get(id, size)); }
+
+void client_say_list(void) {
+  uc_cuda_cache_info info;
+  if (uc_cuda_cache_list(&info) != UPCONV_OK) {
+    sandbox_say("[%s]", upconv_last_error());
+    return;
+  }
+  sandbox_say("[%s %d, %lld]", info.directory ? info.directory : "none", (int)info.entries,
+              (long long)info.bytes);
+  free(info.directory);
+}
+
 int client_compilations(void) {
   struct stat file;
   return stat("count", &file) == 0 ? (int)file.st_size : 0;

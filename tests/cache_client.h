@@ -15,6 +15,10 @@ void client_start(void);
 char client_get(int id, size_t size);
 char client_get_for(int id, size_t size, const char *arch, const char *const *options, int count);
 
+/* In the sandbox's answer: that letter; "[folder entries, bytes]". */
+void client_say_get(int id, size_t size);
+void client_say_list(void);
+
 /* How often the compiler ran, in all processes. */
 int client_compilations(void);
 

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-// timeout: 300
-/* The cache of compiled kernels: what hits, what is damaged, who shares it, what does not fit. */
+/* The cache of compiled kernels: what hits, where it lies, what is damaged, what does not fit. */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -19,29 +14,15 @@
 #include "cuda/cache.h"
 #include "sandbox.h"
 
-static void say_get(int id, size_t size) { sandbox_say("%c", client_get(id, size)); }
-
-/* "entries, bytes" */
-static void say_list(void) {
-  uc_cuda_cache_info info;
-  if (uc_cuda_cache_list(&info) != UPCONV_OK) {
-    sandbox_say("[%s]", upconv_last_error());
-    return;
-  }
-  sandbox_say("[%s %d, %lld]", info.directory ? info.directory : "none", (int)info.entries,
-              (long long)info.bytes);
-  free(info.directory);
-}
-
 /* ---------------------------------------------------------------- hits */
 
 static void ask_twice(void) {
   client_start();
-  say_list();
-  say_get(1, 100);
-  say_get(1, 100);
-  say_get(2, 100);
-  say_get(1, 100);
+  client_say_list();
+  client_say_get(1, 100);
+  client_say_get(1, 100);
+  client_say_get(2, 100);
+  client_say_get(1, 100);
   sandbox_say(" %d compilations, %d images, %d sources, %d files", client_compilations(),
               client_files("cache", ".bin"), client_files("cache", ".cu"),
               client_files("cache", ""));
@@ -77,7 +58,7 @@ static void ask_with_version(const char *version) {
   pid_t child = fork();
   if (child == 0) {
     setenv("FAKE_NVRTC_VERSION", version, 1);
-    say_get(1, 10);
+    client_say_get(1, 10);
     _exit(0);
   }
   waitpid(child, NULL, 0);
@@ -133,15 +114,15 @@ static void look_for_folders(void) {
   client_start();
   setenv("XDG_CACHE_HOME", "relative", 1); /* which the XDG specification says to ignore */
   unsetenv("UPCONV_CACHE_DIR");
-  say_get(1, 10);
+  client_say_get(1, 10);
   sandbox_say("%d ", client_files(".cache/upconv", ".bin"));
   char path[4096];
   snprintf(path, sizeof path, "%s/xdg/deep", getenv("HOME"));
   setenv("XDG_CACHE_HOME", path, 1);
-  say_get(1, 10);
+  client_say_get(1, 10);
   sandbox_say("%d ", client_files("xdg/deep/upconv", ".bin"));
   setenv("UPCONV_CACHE_DIR", "a/b/c/", 1);
-  say_get(1, 10);
+  client_say_get(1, 10);
   sandbox_say("%d ", client_files("a/b/c", ".bin"));
 }
 
@@ -150,13 +131,13 @@ static void folders(void) { CHECK_STR(sandbox_run(look_for_folders), "m1 m1 m1 "
 static void turn_off(void) {
   client_start();
   setenv("UPCONV_CACHE_DIR", "", 1);
-  say_get(1, 10);
-  say_get(1, 10);
-  say_list();
+  client_say_get(1, 10);
+  client_say_get(1, 10);
+  client_say_list();
   unsetenv("UPCONV_CACHE_DIR");
   unsetenv("HOME");
-  say_get(1, 10);
-  say_get(1, 10);
+  client_say_get(1, 10);
+  client_say_get(1, 10);
   uc_cuda_cache_info info;
   sandbox_say("%d", uc_cuda_cache_clear(&info));
   sandbox_say("%d %d", info.directory == NULL, client_files(".", "upconv"));
@@ -217,8 +198,8 @@ static void swap_entries(void) {
   if (rename(path, "first") != 0) exit(89);
   client_get(2, 50);
   if (rename(client_only_file(".bin"), path) != 0) exit(89);
-  say_get(1, 50);
-  say_get(1, 50);
+  client_say_get(1, 50);
+  client_say_get(1, 50);
 }
 
 static void entries_know_their_keys(void) { CHECK_STR(sandbox_run(swap_entries), "mh"); }
@@ -230,14 +211,14 @@ static void put_others(void) {
   char path[512];
   snprintf(path, sizeof path, "%s", client_only_file(".bin"));
   if (rename(path, "kept") != 0 || symlink("../kept", path) != 0) exit(89);
-  say_get(1, 50);
-  say_get(1, 50);
+  client_say_get(1, 50);
+  client_say_get(1, 50);
   if (unlink(path) != 0 || mkfifo(path, 0600) != 0) exit(88);
-  say_get(1, 50);
-  say_get(1, 50);
+  client_say_get(1, 50);
+  client_say_get(1, 50);
   if (unlink(path) != 0 || mkdir(path, 0700) != 0) exit(87);
-  say_get(1, 50);
-  say_get(1, 50);
+  client_say_get(1, 50);
+  client_say_get(1, 50);
 }
 
 static void strange_files(void) { CHECK_STR(sandbox_run(put_others), "mhmhmm"); }
@@ -246,193 +227,14 @@ static void change_owner(void) {
   client_start();
   client_get(1, 50);
   if (chown(client_only_file(".bin"), 4242, 4242) != 0) exit(86);
-  say_get(1, 50);
-  say_get(1, 50);
+  client_say_get(1, 50);
+  client_say_get(1, 50);
 }
 
 static void others_files_are_not_trusted(void) {
   if (geteuid() != 0) CHECK_SKIP("only root can give files away");
   CHECK_STR(sandbox_run(change_owner), "mh");
 }
-
-/* ---------------------------------------------------------------- folders and disks that refuse */
-
-static void refuse_writing(void) {
-  client_start();
-  client_get(1, 50);
-  if (chmod("cache", 0500) != 0 || chmod(".", 0555) != 0) exit(85);
-  if (geteuid() == 0 && setuid(4242) != 0) exit(84); /* root may write everywhere */
-  unsetenv("FAKE_NVRTC_COUNT");
-  say_get(2, 50);
-  say_get(2, 50);
-  sandbox_say(" %d", client_files("cache", ""));
-  setenv("UPCONV_CACHE_DIR", "elsewhere", 1);
-  say_get(2, 50);
-  say_list();
-  setenv("UPCONV_CACHE_DIR", "/proc/no/where", 1);
-  say_get(2, 50);
-  say_list();
-  setenv("UPCONV_CACHE_DIR", "count/is/a/file", 1);
-  say_get(2, 50);
-}
-
-/* Root, who made it, is trusted; so may an administrator fill a cache that all can read. */
-static void read_shared(void) {
-  client_start();
-  client_get(1, 50);
-  if (chmod("cache", 0755) != 0 || chmod(".", 0755) != 0) exit(85);
-  if (chmod(client_only_file(".bin"), 0644) != 0) exit(85);
-  if (geteuid() == 0 && setuid(4242) != 0) exit(84);
-  say_get(1, 50);
-}
-
-static void folders_that_refuse(void) {
-  const char *said = sandbox_run(refuse_writing);
-  /* Another user than root does not see into the folder. */
-  CHECK_MSG(strcmp(said, "mm 2m[elsewhere 0, 0]m[/proc/no/where 0, 0]m") == 0 ||
-                strcmp(said, "mm 0m[elsewhere 0, 0]m[/proc/no/where 0, 0]m") == 0,
-            "%s", said);
-  CHECK_STR(sandbox_run(read_shared), "h");
-}
-
-static void limit_files(void) {
-  client_start();
-  client_get(1, 5000);
-  struct rlimit limit = {10000, 10000};
-  if (setrlimit(RLIMIT_FSIZE, &limit) != 0) exit(83);
-  say_get(1, 5000);
-  say_get(2, 50000);
-  say_get(2, 50000);
-  say_get(3, 5000);
-  say_get(3, 5000);
-  sandbox_say(" %d", client_files("cache", ""));
-}
-
-/* A write beyond the limit would end the process with SIGXFSZ. */
-static void limited_file_sizes(void) { CHECK_STR(sandbox_run(limit_files), "hmmmh 4"); }
-
-/* A file system of its own that is nearly full. */
-static void fill_disk(void) {
-  client_start();
-  if (mkdir("cache", 0700) != 0) exit(82);
-  if (unshare(CLONE_NEWNS | (geteuid() == 0 ? 0 : CLONE_NEWUSER)) != 0 ||
-      mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-      mount("none", "cache", "tmpfs", 0, "size=64k,mode=0700") != 0) {
-    sandbox_say("not allowed");
-    return;
-  }
-  say_get(1, 10000);
-  say_get(1, 10000);
-  say_get(2, 200000);
-  say_get(2, 200000);
-  sandbox_say(" %d ", client_files("cache", ""));
-  say_get(3, 30000); /* the source fits, and the image no more */
-  sandbox_say(" %d ", client_files("cache", ""));
-  say_get(1, 10000);
-  umount("cache");
-}
-
-static void full_disk(void) {
-  const char *said = sandbox_run(fill_disk);
-  if (strcmp(said, "not allowed") == 0) CHECK_SKIP("a file system may not be mounted here");
-  CHECK_STR(said, "mhmm 2 m 2 h");
-}
-
-/* ---------------------------------------------------------------- many at once */
-
-enum { PROCESSES = 8, KERNELS = 12, ROUNDS = 4 };
-
-/* Each process walks the kernels in an order of its own. */
-static int ask_all(int process, char allowed) {
-  int wrong = 0;
-  for (int i = 0; i < KERNELS; i++) {
-    int id = (i * 5 + process * 7) % KERNELS;
-    char got = client_get(id, 2000 + 100 * (size_t)id);
-    wrong += got != 'h' && got != allowed;
-  }
-  return wrong;
-}
-
-static void run_processes(void (*run)(int process)) {
-  pid_t child[PROCESSES];
-  fflush(NULL);
-  for (int i = 0; i < PROCESSES; i++) {
-    child[i] = fork();
-    if (child[i] == 0) {
-      run(i);
-      _exit(0);
-    }
-  }
-  for (int i = 0; i < PROCESSES; i++) {
-    int status = -1;
-    if (child[i] < 0 || waitpid(child[i], &status, 0) != child[i] || status != 0)
-      sandbox_say("process %d: %d ", i, status);
-  }
-}
-
-static void first_run(int process) {
-  if (ask_all(process, 'm') != 0) sandbox_say("wrong ");
-}
-
-static void second_run(int process) {
-  if (ask_all(process, 'h') != 0) sandbox_say("not kept ");
-}
-
-static void share(void) {
-  client_start();
-  run_processes(first_run);
-  int first = client_compilations();
-  run_processes(second_run);
-  sandbox_say("%d %d %d %d", first >= KERNELS && first <= PROCESSES * KERNELS,
-              client_compilations() == first, client_files("cache", ".bin"),
-              client_files("cache", ""));
-}
-
-static void processes_share(void) { CHECK_STR(sandbox_run(share), "1 1 12 24"); }
-
-/* Some ask while others empty the cache, damage entries, and a bound is too small for all. */
-static void fight(int process) {
-  setenv("UPCONV_CACHE_MAX_MB", "0", 1);
-  if (process % 2) setenv("UPCONV_CACHE_MAX_MB", "1", 1);
-  for (int i = 0; i < ROUNDS; i++) {
-    if (process == 1 && uc_cuda_cache_clear(NULL) != UPCONV_OK) sandbox_say("clear ");
-    if (process == 2 && system("for f in cache/*.bin; do echo x > $f; done 2>/dev/null") < 0)
-      sandbox_say("system ");
-    if (ask_all(process, 'm') != 0) sandbox_say("wrong ");
-  }
-}
-
-static void quarrel(void) {
-  client_start();
-  client_get(0, 10);
-  run_processes(fight);
-  sandbox_say("%d temporary", client_files("cache", "") - client_files("cache", ".bin") -
-                                  client_files("cache", ".cu"));
-}
-
-static void processes_fight(void) { CHECK_STR(sandbox_run(quarrel), "0 temporary"); }
-
-/* A writer that is killed leaves nothing that a reader takes for an entry. */
-static void kill_writers(void) {
-  client_start();
-  for (int i = 0; i < 40; i++) {
-    pid_t child = fork();
-    if (child == 0) {
-      for (int id = 0;; id++) client_get(id % 3, 300000);
-    }
-    usleep(1000 * (useconds_t)(i % 10));
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
-    for (int id = 0; id < 3; id++) {
-      char got = client_get(id, 300000);
-      if (got != 'h' && got != 'm') sandbox_say("%c", got);
-    }
-    uc_cuda_cache_clear(NULL);
-  }
-  sandbox_say(" %d", client_files("cache", ""));
-}
-
-static void killed_writers(void) { CHECK_STR(sandbox_run(kill_writers), " 0"); }
 
 /* ---------------------------------------------------------------- the bound */
 
@@ -448,15 +250,15 @@ static void set_age(const char *path, int seconds) {
 static void overflow_bound(void) {
   client_start();
   setenv("UPCONV_CACHE_MAX_MB", "1", 1);
-  for (int id = 1; id <= 4; id++) say_get(id, 120000);
-  for (int id = 1; id <= 4; id++) say_get(id, 120000);
-  say_get(1, 120000); /* 2 is the oldest now */
-  say_get(5, 120000);
-  say_get(6, 120000);
+  for (int id = 1; id <= 4; id++) client_say_get(id, 120000);
+  for (int id = 1; id <= 4; id++) client_say_get(id, 120000);
+  client_say_get(1, 120000); /* 2 is the oldest now */
+  client_say_get(5, 120000);
+  client_say_get(6, 120000);
   sandbox_say(" %d %d ", client_files("cache", ".bin"), client_files("cache", ".cu"));
   static const int ids[] = {1, 4, 5, 6};
-  for (int i = 0; i < 4; i++) say_get(ids[i], 120000);
-  say_get(2, 120000);
+  for (int i = 0; i < 4; i++) client_say_get(ids[i], 120000);
+  client_say_get(2, 120000);
   uc_cuda_cache_info info;
   if (uc_cuda_cache_list(&info) != UPCONV_OK) return;
   sandbox_say(" %d %d", (int)info.limit, info.bytes <= info.limit);
@@ -475,7 +277,7 @@ static void overflow_a_little(void) {
   sandbox_say("%d ", client_files("cache", ""));
   client_get(5, 5000);
   sandbox_say("%d %d ", client_files("cache", ".bin"), client_files("cache", ".cu"));
-  say_get(2, 124000);
+  client_say_get(2, 124000);
 }
 
 static void image_takes_source_along(void) { CHECK_STR(sandbox_run(overflow_a_little), "8 4 4 h"); }
@@ -483,10 +285,10 @@ static void image_takes_source_along(void) { CHECK_STR(sandbox_run(overflow_a_li
 static void exceed_bound(void) {
   client_start();
   setenv("UPCONV_CACHE_MAX_MB", "1", 1);
-  say_get(1, 100);
-  say_get(2, 600000);
-  say_get(2, 600000);
-  say_get(1, 100);
+  client_say_get(1, 100);
+  client_say_get(2, 600000);
+  client_say_get(2, 600000);
+  client_say_get(1, 100);
   static const char *const bad[] = {"", "x", "-5", "1.5", "99999999999999999999", " 7"};
   for (size_t i = 0; i < CHECK_COUNT(bad); i++) {
     uc_cuda_cache_info info;
@@ -525,14 +327,14 @@ static void clear(void) {
   memset(name + 6, 'f', 64);
   memcpy(name + 70, ".txt", 5); /* like an entry, but not one */
   sandbox_write(name, "mine", 4);
-  say_list();
+  client_say_list();
   uc_cuda_cache_info info;
   sandbox_say(" %d", uc_cuda_cache_clear(&info));
   sandbox_say(" %s %d, %lld ", info.directory, (int)info.entries, (long long)info.bytes);
   free(info.directory);
-  say_list();
+  client_say_list();
   sandbox_say(" %d %d ", client_files("cache", ""), client_files("cache", ".txt"));
-  say_get(1, 100);
+  client_say_get(1, 100);
 }
 
 static void clear_removes_entries_alone(void) {
@@ -577,12 +379,6 @@ int main(int argc, char **argv) {
       {"entries_know_their_keys", entries_know_their_keys},
       {"strange_files", strange_files},
       {"others_files_are_not_trusted", others_files_are_not_trusted},
-      {"folders_that_refuse", folders_that_refuse},
-      {"limited_file_sizes", limited_file_sizes},
-      {"full_disk", full_disk},
-      {"processes_share", processes_share},
-      {"processes_fight", processes_fight},
-      {"killed_writers", killed_writers},
       {"least_recently_used_goes", least_recently_used_goes},
       {"image_takes_source_along", image_takes_source_along},
       {"too_large_is_not_kept", too_large_is_not_kept},
