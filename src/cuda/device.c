@@ -5,30 +5,30 @@
 #include "status.h"
 
 typedef struct attribute {
-  int number;
   size_t offset; /* of an int in uc_cuda_device */
+  int number;
   bool required;
 } attribute;
 
 static const attribute attributes[] = {
-    {UC_DEVICE_CAPABILITY_MAJOR, offsetof(uc_cuda_device, major), true},
-    {UC_DEVICE_CAPABILITY_MINOR, offsetof(uc_cuda_device, minor), true},
-    {UC_DEVICE_L2_BYTES, offsetof(uc_cuda_device, l2_bytes), true},
-    {UC_DEVICE_CONSTANT_MEMORY, offsetof(uc_cuda_device, constant_bytes), true},
-    {UC_DEVICE_SM_COUNT, offsetof(uc_cuda_device, sm_count), true},
-    {UC_DEVICE_SHARED_PER_BLOCK, offsetof(uc_cuda_device, shared_per_block), true},
-    {UC_DEVICE_SHARED_PER_BLOCK_OPTIN, offsetof(uc_cuda_device, shared_per_block_optin), true},
-    {UC_DEVICE_SHARED_PER_SM, offsetof(uc_cuda_device, shared_per_sm), true},
-    {UC_DEVICE_SHARED_RESERVED, offsetof(uc_cuda_device, shared_reserved), true},
-    {UC_DEVICE_REGISTERS_PER_BLOCK, offsetof(uc_cuda_device, registers_per_block), true},
-    {UC_DEVICE_REGISTERS_PER_SM, offsetof(uc_cuda_device, registers_per_sm), true},
-    {UC_DEVICE_MAX_THREADS_PER_BLOCK, offsetof(uc_cuda_device, threads_per_block), true},
-    {UC_DEVICE_THREADS_PER_SM, offsetof(uc_cuda_device, threads_per_sm), true},
-    {UC_DEVICE_BLOCKS_PER_SM, offsetof(uc_cuda_device, blocks_per_sm), true},
+    {offsetof(uc_cuda_device, major), UC_DEVICE_CAPABILITY_MAJOR, true},
+    {offsetof(uc_cuda_device, minor), UC_DEVICE_CAPABILITY_MINOR, true},
+    {offsetof(uc_cuda_device, l2_bytes), UC_DEVICE_L2_BYTES, true},
+    {offsetof(uc_cuda_device, constant_bytes), UC_DEVICE_CONSTANT_MEMORY, true},
+    {offsetof(uc_cuda_device, sm_count), UC_DEVICE_SM_COUNT, true},
+    {offsetof(uc_cuda_device, shared_per_block), UC_DEVICE_SHARED_PER_BLOCK, true},
+    {offsetof(uc_cuda_device, shared_per_block_optin), UC_DEVICE_SHARED_PER_BLOCK_OPTIN, true},
+    {offsetof(uc_cuda_device, shared_per_sm), UC_DEVICE_SHARED_PER_SM, true},
+    {offsetof(uc_cuda_device, shared_reserved), UC_DEVICE_SHARED_RESERVED, true},
+    {offsetof(uc_cuda_device, registers_per_block), UC_DEVICE_REGISTERS_PER_BLOCK, true},
+    {offsetof(uc_cuda_device, registers_per_sm), UC_DEVICE_REGISTERS_PER_SM, true},
+    {offsetof(uc_cuda_device, threads_per_block), UC_DEVICE_MAX_THREADS_PER_BLOCK, true},
+    {offsetof(uc_cuda_device, threads_per_sm), UC_DEVICE_THREADS_PER_SM, true},
+    {offsetof(uc_cuda_device, blocks_per_sm), UC_DEVICE_BLOCKS_PER_SM, true},
     /* Good to know, and on their way out of CUDA. */
-    {UC_DEVICE_CLOCK_KHZ, offsetof(uc_cuda_device, clock_khz), false},
-    {UC_DEVICE_MEMORY_CLOCK_KHZ, offsetof(uc_cuda_device, memory_clock_khz), false},
-    {UC_DEVICE_MEMORY_BUS_BITS, offsetof(uc_cuda_device, memory_bus_bits), false},
+    {offsetof(uc_cuda_device, clock_khz), UC_DEVICE_CLOCK_KHZ, false},
+    {offsetof(uc_cuda_device, memory_clock_khz), UC_DEVICE_MEMORY_CLOCK_KHZ, false},
+    {offsetof(uc_cuda_device, memory_bus_bits), UC_DEVICE_MEMORY_BUS_BITS, false},
 };
 
 static upconv_status query_attributes(uc_cuda_device *device) {

@@ -143,26 +143,26 @@ static void load_once(void) {
     snprintf(loaded.message, sizeof loaded.message, "%s", upconv_last_error());
 }
 
-static upconv_status get_compiler(const compiler **c) {
+/* NULL: there is none; loaded.status and the last error say why. */
+static const compiler *get_compiler(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, load_once);
-  if (loaded.status != UPCONV_OK) return uc_fail(loaded.status, "%s", loaded.message);
-  *c = &loaded.compiler;
-  return UPCONV_OK;
+  if (loaded.status == UPCONV_OK) return &loaded.compiler;
+  uc_fail(loaded.status, "%s", loaded.message);
+  return NULL;
 }
 
 upconv_status uc_nvrtc_version(int *major, int *minor) {
-  const compiler *c;
-  upconv_status status = get_compiler(&c);
-  if (status != UPCONV_OK) return status;
+  const compiler *c = get_compiler();
+  if (!c) return loaded.status;
   *major = c->major;
   *minor = c->minor;
   return UPCONV_OK;
 }
 
 const char *uc_nvrtc_path(void) {
-  const compiler *c;
-  return get_compiler(&c) == UPCONV_OK ? c->path : NULL;
+  const compiler *c = get_compiler();
+  return c ? c->path : NULL;
 }
 
 /* ---------------------------------------------------------------- architectures */
@@ -179,8 +179,8 @@ static int find_arch(const compiler *c, int capability) {
 static bool has_specific(int capability) { return capability >= 90; }
 
 bool uc_nvrtc_supports(const char *arch) {
-  const compiler *c;
-  if (get_compiler(&c) != UPCONV_OK) return false;
+  const compiler *c = get_compiler();
+  if (!c) return false;
   int capability, length = 0;
   if (sscanf(arch, "sm_%d%n", &capability, &length) != 1 &&
       sscanf(arch, "compute_%d%n", &capability, &length) != 1)
@@ -192,9 +192,8 @@ bool uc_nvrtc_supports(const char *arch) {
 
 upconv_status uc_nvrtc_choose_arch(int major, int minor, bool specific,
                                    char arch[UC_CUDA_ARCH_SIZE]) {
-  const compiler *c;
-  upconv_status status = get_compiler(&c);
-  if (status != UPCONV_OK) return status;
+  const compiler *c = get_compiler();
+  if (!c) return loaded.status;
   int capability = 10 * major + minor;
   int found = find_arch(c, capability);
   if (!found)
@@ -290,15 +289,14 @@ static upconv_status compile(const compiler *c, program p, const char *arch, con
 upconv_status uc_nvrtc_compile(const char *source, const char *arch, const char *const *options,
                                int option_count, void **image, size_t *size, char **log) {
   if (log) *log = NULL;
-  const compiler *c;
-  upconv_status status = get_compiler(&c);
-  if (status != UPCONV_OK) return status;
+  const compiler *c = get_compiler();
+  if (!c) return loaded.status;
   const char **option = calloc((size_t)option_count + 1, sizeof *option);
   if (!option) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for %d options", option_count);
   for (int i = 0; i < option_count; i++) option[i + 1] = options[i];
   program p = NULL;
   int result = c->nvrtcCreateProgram(&p, source, "upconv.cu", 0, NULL, NULL);
-  status = check(c, result, "nvrtcCreateProgram");
+  upconv_status status = check(c, result, "nvrtcCreateProgram");
   if (status == UPCONV_OK) {
     status = compile(c, p, arch, option, option_count + 1, image, size, log);
     c->nvrtcDestroyProgram(&p);
