@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffers that end at a page which may not be touched: whoever reads or writes one byte beyond stops the program, also
- * through instructions that no sanitizer watches.
+ * Buffers that end at a page which may not be touched: whoever reads or writes one byte beyond
+ * stops the program, also through instructions that no sanitizer watches.
  */
 #ifndef UPCONV_TESTS_EDGE_H
 #define UPCONV_TESTS_EDGE_H

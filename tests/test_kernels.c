@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Elementwise kernels and functions of vectors, every instruction set that this machine runs, against libm in float64:
- * one float in 257 of all there are.
+ * Elementwise kernels and functions of vectors, every instruction set that this machine runs,
+ * against libm in float64: one float in 257 of all there are.
  */
 // timeout: 300
 
@@ -135,7 +135,8 @@ typedef struct sweep_state {
   bool specials_done;
 } sweep_state;
 
-/* The next block of arguments: first, numbers at the edges; then one float in SWEEP_STEP. False past the end. */
+/* The next block of arguments: first, numbers at the edges; then one float in SWEEP_STEP. False
+   past the end. */
 static bool next_block(sweep_state *state, float *x) {
   static const uint32_t edges[] = {0x00000000, 0x00000001, 0x007fffff, 0x00800000,
                                    0x7f7fffff, 0x7f800000, 0x7f800001, 0x7fffffff};

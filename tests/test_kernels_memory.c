@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels that move data, every instruction set that this machine runs: exact element sets, strides, data types.
+ * Kernels that move data, every instruction set that this machine runs: exact element sets,
+ * strides, data types.
  */
 
 #include <math.h>
@@ -35,7 +36,8 @@ static size_t bytes_of(upconv_dtype dtype, int64_t n) {
   return (size_t)n * upconv_dtype_size(dtype);
 }
 
-/* A number that every data type holds, different for neighbours; no 0, so that a byte left 0 is noticed. */
+/* A number that every data type holds, different for neighbours; no 0, so that a byte left 0 is
+   noticed. */
 static float number(int64_t i) { return (float)(i % 127 + 1) * (i & 64 ? -1.0f : 1.0f); }
 
 static void fill_typed(void *data, upconv_dtype dtype, int64_t n) {
@@ -86,7 +88,8 @@ static void check_store(const float *x, upconv_dtype dtype, uint16_t (*right)(fl
   }
 }
 
-/* Every place where the rounding changes: around each 16-bit number, and around the middle between it and the next. */
+/* Every place where the rounding changes: around each 16-bit number, and around the middle between
+   it and the next. */
 static void every_rounding(upconv_dtype dtype, float (*widen)(uint16_t), uint16_t (*right)(float)) {
   static float x[BLOCK];
   int n = 0;

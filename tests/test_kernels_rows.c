@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels that reduce: rows into rows, rows into numbers, channels, and the convolution, for every instruction set that
- * this machine runs, against plain loops.
+ * Kernels that reduce: rows into rows, rows into numbers, channels, and the convolution, for every
+ * instruction set that this machine runs, against plain loops.
  */
 
 #include <math.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Softmax and reductions over channels. Rows are walked one channel after the other, with the running result of every
- * position in a scratch row: memory is read in order, and the sum of a position runs over its channels in order.
+ * Softmax and reductions over channels. Rows are walked one channel after the other, with the
+ * running result of every position in a scratch row: memory is read in order, and the sum of a
+ * position runs over its channels in order.
  */
 #include "table.h"
 #include "vecmath.h"
@@ -61,7 +62,8 @@ static void log_softmax(float *dst, int64_t dst_stride, const rows *r, float *sc
   }
 }
 
-/* An infinite maximum is replaced by 0: all -infinity gives -infinity, and infinity stays, instead of NaN. */
+/* An infinite maximum is replaced by 0: all -infinity gives -infinity, and infinity stays, instead
+   of NaN. */
 static void log_sum_exp(float *dst, const rows *r, float *scratch, float *sum) {
   reduce_max(scratch, r);
   for (int64_t i = 0; i < r->n; i += VL) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elementwise operators. Each is a function of vectors; map1, map2 and map3 run it over rows. The operator is chosen once
- * a call. A scalar operand is a row of one vector that is read again and again (step 0), so that every mix of scalars
- * and rows runs the same instructions and gives the same bits.
+ * Elementwise operators. Each is a function of vectors; map1 and map2 run it over rows. The
+ * operator is chosen once a call. A scalar operand is a row of one vector that is read again and
+ * again (step 0), so that every mix of scalars and rows runs the same instructions and gives the
+ * same bits.
  */
 #include "table.h"
 #include "vecmath.h"

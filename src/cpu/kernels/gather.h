@@ -19,7 +19,8 @@ UC_INLINE vf vf_gather(const float *p, int64_t stride) {
   return vf_load(lane);
 }
 
-/* All VL lanes for stride 2. The second vector starts one element early, so as to end with the last lane. */
+/* All VL lanes for stride 2. The second vector starts one element early, so as to end with the last
+   lane. */
 UC_INLINE vf vf_gather_2(const float *p) { return vf_mixed(vf_load(p), vf_load(p + VL - 1)); }
 
 #endif

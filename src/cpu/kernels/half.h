@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Vectors of f16 and bf16: to float exactly, from float to nearest even. NaN stays NaN, overflow is infinity, subnormal
- * numbers are kept. Bit for bit what src/tensor.c does one number at a time.
+ * Vectors of f16 and bf16: to float exactly, from float to nearest even. NaN stays NaN, overflow is
+ * infinity, subnormal numbers are kept. Bit for bit what src/tensor.c does one number at a time.
  */
 #ifndef UPCONV_CPU_HALF_H
 #define UPCONV_CPU_HALF_H
@@ -49,7 +49,8 @@ UC_INLINE vh vh_f16(vf x) {
   vu sign = (bits >> 16) & 0x8000u;
   vu magnitude = bits & INT32_MAX;
   vu normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - (112u << 23)) >> 13;
-  /* Added to 0.5, whose last bit is worth f16's smallest number, the hardware rounds where f16 does. */
+  /* Added to 0.5, whose last bit is worth f16's smallest number, the hardware rounds where f16
+     does. */
   vu small = (vu)((vf)magnitude + 0.5f) - 0x3f000000u;
   vu nan = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
   vu h = vu_select((vu)(magnitude < 0x38800000u), small, normal);

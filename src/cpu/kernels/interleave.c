@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Interleaving of rows: the phases of a strided axis into a row of the output, channels into channels-last memory. Two
- * and four rows are zipped; any other number goes by quads, the elements of four rows at one position.
+ * Interleaving of rows: the phases of a strided axis into a row of the output, channels into
+ * channels-last memory. Two and four rows are zipped; any other number goes by quads, the elements
+ * of four rows at one position.
  */
 #include "shuffle.h"
 #include "table.h"
@@ -43,7 +44,8 @@ UC_INLINE void interleave_zip(float *dst, const float *const *src, const int row
   if (j * rows < total) zip_block(dst, src, rows, j, total - j * rows, zip);
 }
 
-/* Four rows at the positions [j, j + count), or as many as there are; dst is where they belong at position j. */
+/* Four rows at the positions [j, j + count), or as many as there are; dst is where they belong at
+   position j. */
 UC_INLINE void quads(float *dst, const float *const *src, int64_t rows, int64_t step, int64_t j,
                      int64_t count) {
   vf v[4];
@@ -61,8 +63,9 @@ UC_INLINE void quads(float *dst, const float *const *src, int64_t rows, int64_t 
 }
 
 /*
- * The last group of rows may have fewer than four; its quads then run into the next position, so they are stored before
- * what belongs there: groups from the last to the first, positions upwards, and the last position one by one.
+ * The last group of rows may have fewer than four; its quads then run into the next position, so
+ * they are stored before what belongs there: groups from the last to the first, positions upwards,
+ * and the last position one by one.
  */
 static void interleave_quads(float *dst, const float *const *src, int64_t rows, int64_t total) {
   int64_t end = total / rows - 1, j = 0;

@@ -5,8 +5,9 @@
 
 #include "simd.h"
 
-/* zip: a0 b0 a1 b1 ..., first and second half. even: a0 a2 ... b0 b2 ...; mixed: the even lanes of a, then the odd ones
-   of b. low, high: of each 128-bit part, a0 b0 a1 b1 or a2 b2 a3 b3; low2, high2: a0 a1 b0 b1 or a2 a3 b2 b3. */
+/* zip: a0 b0 a1 b1 ..., first and second half. even: a0 a2 ... b0 b2 ...; mixed: the even lanes of
+   a, then the odd ones of b. low, high: of each 128-bit part, a0 b0 a1 b1 or a2 b2 a3 b3; low2,
+   high2: a0 a1 b0 b1 or a2 a3 b2 b3. */
 #if VL == 16
 
 UC_INLINE vf vf_zip_first(vf a, vf b) {
@@ -84,7 +85,8 @@ UC_INLINE vf vf_high2(vf a, vf b) { return __builtin_shufflevector(a, b, 2, 3, 6
 
 #endif
 
-/* 4 x 4 transposes within the 128-bit parts: part p of result i holds lane 4p + i of each of the four vectors. */
+/* 4 x 4 transposes within the 128-bit parts: part p of result i holds lane 4p + i of each of the
+   four vectors. */
 UC_INLINE void vf_transpose_parts(vf v[4]) {
   vf ab = vf_low(v[0], v[1]), cd = vf_low(v[2], v[3]);
   vf ab_high = vf_high(v[0], v[1]), cd_high = vf_high(v[2], v[3]);

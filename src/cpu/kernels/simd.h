@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dialect of one instruction set: vf, a vector of VL floats, vi, of VL int32, and vm, the mask that a comparison
- * gives. The compiler's vector extension does arithmetic for every target; only what it cannot express, or expresses
- * badly, is written per set. Every file in this folder is compiled once per instruction set, with UPCONV_ISA naming it.
+ * The dialect of one instruction set: vf, a vector of VL floats, vi, of VL int32, and vm, the mask
+ * that a comparison gives. The compiler's vector extension does arithmetic for every target; only
+ * what it cannot express, or expresses badly, is written per set. Every file in this folder is
+ * compiled once per instruction set, with UPCONV_ISA naming it.
  */
 #ifndef UPCONV_CPU_SIMD_H
 #define UPCONV_CPU_SIMD_H
@@ -41,8 +42,8 @@ typedef vi vm; /* lanes of all ones or all zeros */
 
 #define UC_INLINE static inline __attribute__((always_inline, unused))
 
-/* Before a loop over vectors whose count is constant once inlined, so that they stay in registers. clang takes a number
-   as a wish that it may grant after it has put them in memory. */
+/* Before a loop over vectors whose count is constant once inlined, so that they stay in registers.
+   clang takes a number as a wish that it may grant after it has put them in memory. */
 #if defined(__clang__)
 #define UC_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -70,7 +71,8 @@ UC_INLINE void vh_store(uint16_t *p, vh v) { memcpy(p, &v, sizeof v); }
 /* x - 0 is x for every x, -0 included; the compiler makes it a broadcast. */
 UC_INLINE vf vf_set(float x) { return x - (vf){0}; }
 
-/* ---- the first n lanes alone, 0 <= n <= VL: memory beyond them is not touched; lanes not loaded are 0 ---- */
+/* ---- the first n lanes alone, 0 <= n <= VL ----
+ * Memory beyond them is not touched; lanes that are not loaded are 0. */
 
 #if defined(UPCONV_ISA_AVX512)
 

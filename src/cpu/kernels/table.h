@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this folder define for table.c, each once per instruction set. isa.h says what they do. */
+/* What the files of this folder define for table.c, each once per instruction set. isa.h says what
+   they do. */
 #ifndef UPCONV_CPU_TABLE_H
 #define UPCONV_CPU_TABLE_H
 

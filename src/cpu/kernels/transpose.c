@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transposes between channel rows and channels-last memory. Blocks of VL channels and VL positions are transposed in
- * registers; the last block of an axis starts early, over elements done already, so that it is a full one. Dense memory
- * of few channels is a row that the channels share: it is interleaved, or picked apart, in chunks.
+ * Transposes between channel rows and channels-last memory. Blocks of VL channels and VL positions
+ * are transposed in registers; the last block of an axis starts early, over elements done already,
+ * so that it is a full one. Dense memory of few channels is a row that the channels share: it is
+ * interleaved, or picked apart, in chunks.
  */
 #include "gather.h"
 #include "half.h"
@@ -29,8 +30,9 @@ UC_INLINE vf load_lanes(const void *src, upconv_dtype dtype, int64_t count) {
   return dtype == UPCONV_F16 ? vf_from_f16(h) : vf_from_bf16(h);
 }
 
-/* ---- blocks: from `height` rows of `width` lanes to `width` rows of `height` lanes, both at most VL ---- */
+/* ---- blocks ---- */
 
+/* From `height` rows of `width` lanes to `width` rows of `height` lanes, both at most VL. */
 UC_INLINE void block(void *dst, upconv_dtype dst_type, int64_t dst_stride, const void *src,
                      upconv_dtype src_type, int64_t src_stride, int64_t height, int64_t width) {
   vf v[VL];

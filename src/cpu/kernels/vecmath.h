@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions of vectors. Every lane takes the same path, special values included, so a result depends on its argument
- * alone. Polynomials are minimax fits of our own; multiplications and additions may be fused.
+ * Functions of vectors. Every lane takes the same path, special values included, so a result
+ * depends on its argument alone. Polynomials are minimax fits of our own; multiplications and
+ * additions may be fused.
  *
- * Largest errors found, in units of the last place, over one float in 31 of all there are, subnormal results included
- * (tests/test_kernels.c repeats this for one in 257); with fused multiply-add, and without:
+ * Largest errors found, in units of the last place, over one float in 31 of all there are,
+ * subnormal results included (tests/test_kernels.c repeats this for one in 257); with fused
+ * multiply-add, and without:
  *
- *   exp 0.98 0.94   expm1 1.43 1.48   log 0.83 0.83      log1p_unit 1.41 1.43   tanh 1.84 1.99      sigmoid 1.79 1.79
- *   silu 1.93 2.24  softplus 1.65 1.69   gelu 5.11 5.33  gelu_tanh 2.12 2.41    mish 4.14 3.63
+ *   exp 0.98 0.94       expm1 1.43 1.48   log 0.83 0.83   log1p_unit 1.41 1.43
+ *   sigmoid 1.79 1.79   tanh 1.84 1.99
+ *   silu 1.93 2.24      softplus 1.65 1.69
+ *   gelu 5.11 5.33      gelu_tanh 2.12 2.41   mish 4.14 3.63
  */
 #ifndef UPCONV_CPU_VECMATH_H
 #define UPCONV_CPU_VECMATH_H
@@ -21,8 +25,9 @@
 
 /* ---- exponentials ---- */
 
-/* exp = (1 + rest) * 2^exponent, the exponent an integer. Kept apart where the result is a product: m * (1 + rest) is
-   rounded once, and scaling comes last, so that a result below the smallest normal number is rounded once more only. */
+/* exp = (1 + rest) * 2^exponent, the exponent an integer. Kept apart where the result is a product:
+   m * (1 + rest) is rounded once, and scaling comes last, so that a result below the smallest
+   normal number is rounded just once more. */
 typedef struct uc_split {
   vf rest, exponent;
 } uc_split;
@@ -72,7 +77,8 @@ UC_INLINE vf vf_expm1(vf x) {
   return vf_with_sign(y + y, x);
 }
 
-/* e / (e + 2) for e = exp(2 |x|) - 1; where e is small, as e/2 - e/2 (e / (e + 2)), whose first term is exact. */
+/* e / (e + 2) for e = exp(2 |x|) - 1; where e is small, as e/2 - e/2 (e / (e + 2)), whose first
+   term is exact. */
 UC_INLINE vf vf_tanh(vf x) {
   vf e = vf_expm1(2.0f * vf_at_most(vf_abs(x), 10.0f));
   vf quotient = e / (e + 2.0f);
@@ -82,8 +88,8 @@ UC_INLINE vf vf_tanh(vf x) {
 }
 
 /*
- * 1 + e for e <= 1. What rounding it drops is taken off e.rest: that corrects the quotient e / (1 + e), nearly, for
- * three additions.
+ * 1 + e for e <= 1. What rounding it drops is taken off e.rest: for three additions that nearly
+ * corrects the quotient e / (1 + e).
  */
 UC_INLINE vf one_plus(uc_split *e) {
   vf whole = exp_of(*e);
@@ -92,7 +98,8 @@ UC_INLINE vf one_plus(uc_split *e) {
   return sum;
 }
 
-/* exp(-|x|) is at most 1, so nothing overflows, and for x < 0 the quotient keeps its relative accuracy. */
+/* exp(-|x|) is at most 1, so nothing overflows, and for x < 0 the quotient keeps its relative
+   accuracy. */
 UC_INLINE vf vf_sigmoid(vf x) {
   uc_split e = exp_split(-vf_at_most(vf_abs(x), 105.0f));
   vf sum = one_plus(&e);
@@ -139,13 +146,14 @@ UC_INLINE vf log1p_unit(vf x) {
 UC_INLINE vf vf_softplus(vf x) { return vf_at_least(x, 0.0f) + log1p_unit(vf_exp(-vf_abs(x))); }
 
 /* ---- activations whose negative tail is x times something tiny ----
- * At -infinity all of them are -infinity * 0, NaN, as in PyTorch. Below the bounds the result is 0. */
+ * At -infinity all of them are -infinity * 0, NaN, as in PyTorch. Below the bounds they are 0. */
 
 UC_INLINE vf nan_at_minus_infinity(vf x, vf y) {
   return vf_select(vm_equal(x, vf_set(-INFINITY)), vf_set(NAN), y);
 }
 
-/* x / (1 + exp(-u)) where u has the sign of x, e = exp(-|u|), and magnitude is |x|, bounded so that it leaves e alone. */
+/* x / (1 + exp(-u)) where u has the sign of x, e = exp(-|u|), and magnitude is |x|, bounded so that
+   it leaves e alone. */
 UC_INLINE vf times_sigmoid(vf x, vf magnitude, uc_split e) {
   vm negative = vm_greater(vf_set(0.0f), x);
   vf sum = one_plus(&e);
@@ -162,9 +170,10 @@ UC_INLINE vf vf_silu(vf x) {
 UC_INLINE vf leading_bits(vf x) { return (vf)((vi)x & -0x1000); }
 
 /*
- * x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) = x sigmoid(u), u = x (A + B x^2). In the tail an error of u is an error
- * of the result times |u|, so u comes in two parts. Every product of the first parts is exact (A, B, t, the square and
- * their sum are cut to 12 bits), and what was cut off is added to the second part.
+ * x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) = x sigmoid(u), u = x (A + B x^2). In the tail an
+ * error of u is an error of the result times |u|, so u comes in two parts. Every product of the
+ * first parts is exact (A, B, t, the square and their sum are cut to 12 bits), and what was cut off
+ * is added to the second part.
  */
 UC_INLINE vf vf_gelu_tanh(vf x) {
   const float A_HIGH = 0x1.988p+0f, A_LOW = 0x1.14cf5p-14f;
@@ -181,8 +190,10 @@ UC_INLINE vf vf_gelu_tanh(vf x) {
 }
 
 /*
- * x Phi(x), Phi(-t) = exp(-t^2 / 2) R(t) for t >= 0, R a quotient of polynomials with positive coefficients. The square
- * comes in two parts for the same reason as above. x >= 0: x - x Phi(-x), which loses no digit as Phi(-x) <= 1/2.
+ * x Phi(x), Phi(-t) = exp(-t^2 / 2) R(t) for t >= 0, R a quotient of polynomials with positive
+ * coefficients. The square comes in two parts for the same reason as above. x >= 0: x - x Phi(-x),
+ * which loses no digit as Phi(-x) <= 1/2. Even and odd powers apart keep the chains of roundings
+ * short.
  */
 UC_INLINE vf vf_gelu(vf x) {
   vf t = vf_at_most(vf_abs(x), 14.5f);
@@ -199,7 +210,8 @@ UC_INLINE vf vf_gelu(vf x) {
   return nan_at_minus_infinity(x, vf_at_least(x, 0.0f) - tail);
 }
 
-/* x tanh(softplus(x)) = x w / (w + 2), w = e^x (e^x + 2); where that is not small, as x - 2x / (w + 2). */
+/* x tanh(softplus(x)) = x w / (w + 2), w = e^x (e^x + 2); as x - 2x / (w + 2) where w is not
+   small. */
 UC_INLINE vf vf_mish(vf x) {
   vf bounded = vf_at_most(vf_at_least(x, -115.0f), 30.0f);
   uc_split e = exp_split(bounded);
