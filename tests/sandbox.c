@@ -47,11 +47,24 @@ void sandbox_link(const char *target, const char *path) {
   if (symlink(target, path) != 0) exit(96);
 }
 
+static int open_one(const char *path, const struct stat *info, int kind, struct FTW *place) {
+  (void)info;
+  (void)place;
+  if (kind == FTW_D || kind == FTW_DNR) (void)!chmod(path, 0700);
+  return 0;
+}
+
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *place) {
   (void)info;
   (void)kind;
   (void)place;
   return remove(path);
+}
+
+/* Tests take rights from folders. The first walk gives them back, on the way down. */
+static void remove_folder(const char *folder) {
+  nftw(folder, open_one, 16, FTW_PHYS);
+  nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 static void clear_environment(const char *folder) {
@@ -105,6 +118,6 @@ const char *sandbox_run(void (*run)(void)) {
   if (child < 0 || status != 0)
     snprintf(text + size, sizeof text - size, " [%s %d]", WIFEXITED(status) ? "exit" : "status",
              WIFEXITED(status) ? WEXITSTATUS(status) : status);
-  nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+  remove_folder(folder);
   return text;
 }

@@ -74,13 +74,30 @@ static void limit_files(void) {
 /* A write beyond the limit would end the process with SIGXFSZ. */
 static void limited_file_sizes(void) { CHECK_STR(sandbox_run(limit_files), "hmmmh 4"); }
 
+static bool write_text(const char *path, const char *text) {
+  FILE *file = fopen(path, "w");
+  return file && fputs(text, file) >= 0 && fclose(file) == 0;
+}
+
+/* Root alone may mount, unless it is in a user namespace, where user and group must be somebody. */
+static bool may_mount(void) {
+  unsigned user = geteuid(), group = getegid();
+  if (unshare(CLONE_NEWNS | (user == 0 ? 0 : CLONE_NEWUSER)) != 0) return false;
+  char users[64], groups[64];
+  snprintf(users, sizeof users, "%u %u 1", user, user);
+  snprintf(groups, sizeof groups, "%u %u 1", group, group);
+  if (user != 0 &&
+      !(write_text("/proc/self/uid_map", users) && write_text("/proc/self/setgroups", "deny") &&
+        write_text("/proc/self/gid_map", groups)))
+    return false;
+  return mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) == 0;
+}
+
 /* A file system of its own that is nearly full. */
 static void fill_disk(void) {
   client_start();
   if (mkdir("cache", 0700) != 0) exit(82);
-  if (unshare(CLONE_NEWNS | (geteuid() == 0 ? 0 : CLONE_NEWUSER)) != 0 ||
-      mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-      mount("none", "cache", "tmpfs", 0, "size=64k,mode=0700") != 0) {
+  if (!may_mount() || mount("none", "cache", "tmpfs", 0, "size=64k,mode=0700") != 0) {
     sandbox_say("not allowed");
     return;
   }
