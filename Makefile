@@ -12,6 +12,8 @@ CMAKE_ARGS ?=
 PYTHON     ?=
 # What `make demo` runs once the program is built.
 DEMO       ?= $(BUILD)/bin/upconv demo models/*.onnx
+# Options of bench/bench_cpu.py for `make bench`, such as BENCH='--only "[ABC] *"'.
+BENCH      ?=
 
 CONFIGURE = cmake -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(CMAKE_ARGS)
 COMPILE   = cmake --build $(BUILD) -j $(JOBS)
@@ -51,8 +53,11 @@ check-gpu: build          ## the tests that need an NVIDIA GPU
 	@command -v nvidia-smi >/dev/null || { echo 'SKIP check-gpu: no NVIDIA driver'; exit 0; }; \
 	  scripts/test $(BUILD) -L gpu
 
-bench: build              ## measures the users' suite; never a test
-	@$(BUILD)/bin/upconv bench
+bench: setup              ## measures the CPU against ONNX Runtime, writes docs/bench; never a test
+	@mkdir -p $(BUILD)
+	@python='$(PYTHON)'; [ -n "$$python" ] || python=$$(scripts/venv bench) || exit 1; \
+	  { $(CONFIGURE) -DUPCONV_ONNX=ON && $(COMPILE) --target upconv_program; } $(QUIET); \
+	  "$$python" bench/bench_cpu.py --program $(BUILD)/bin/upconv $(BENCH)
 
 format:                   ## formats C and Python in place
 	@scripts/format

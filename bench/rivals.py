@@ -9,7 +9,6 @@ that is allocated once, warm caches, and no Python work inside the timed region.
 import argparse
 import json
 import os
-import platform
 import statistics
 import sys
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
+from machine import cpu_name
 
 DTYPES = {
     "tensor(float)": np.float32,
@@ -114,14 +114,13 @@ def load(path):
         raise UsageError(f"{path}: {error}") from None
 
 
-def make_inputs(session, args):
+def make_inputs(session, given, dims, seed):
     """One array for each graph input: from a file, or uniform in [0, 1)."""
-    given, dims = dict(args.input), dict(args.dim)
     known = [value.name for value in session.get_inputs()]
     for name in given:
         if name not in known:
             raise UsageError(f"--input {name}: the model's inputs are {', '.join(known)}")
-    random = np.random.default_rng(args.seed)
+    random = np.random.default_rng(seed)
     arrays = {}
     for value in session.get_inputs():
         if value.type not in DTYPES:
@@ -149,19 +148,17 @@ def make_inputs(session, args):
     return arrays
 
 
-def open_session(args):
+def open_session(path, threads):
     options = ort.SessionOptions()
-    options.intra_op_num_threads = args.threads
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = 3
     try:
-        return ort.InferenceSession(
-            os.fspath(args.model), options, providers=["CPUExecutionProvider"]
-        )
+        return ort.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime raises many unrelated classes
-        raise UsageError(f"{args.model}: {error}") from None
+        raise UsageError(f"{path}: {error}") from None
 
 
 def check_output_names(session, args):
@@ -174,26 +171,38 @@ def check_output_names(session, args):
                 raise UsageError(f"{option} {name}: the model's outputs are {', '.join(known)}")
 
 
+class Bound:
+    """A session with its inputs and outputs in memory that is allocated once."""
+
+    def __init__(self, session, arrays):
+        self.session, self.binding = session, session.io_binding()
+        self.names = [value.name for value in session.get_outputs()]
+        for name, array in arrays.items():
+            self.binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array))
+        for name, array in zip(self.names, session.run(None, arrays)):
+            target = ort.OrtValue.ortvalue_from_numpy(np.ones_like(array))
+            self.binding.bind_ortvalue_output(name, target)
+
+    def run(self):
+        self.session.run_with_iobinding(self.binding)
+
+    def outputs(self):
+        return dict(zip(self.names, self.binding.copy_outputs_to_cpu()))
+
+
 def measure(session, arrays, args):
     try:
-        outputs = session.run(None, arrays)
+        bound = Bound(session, arrays)
     except Exception as error:
         raise UsageError(f"{args.model}: {error}") from None
-    names = [value.name for value in session.get_outputs()]
-    binding = session.io_binding()
-    for name, array in arrays.items():
-        binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array))
-    for name, array in zip(names, outputs):
-        target = ort.OrtValue.ortvalue_from_numpy(np.ones_like(array))
-        binding.bind_ortvalue_output(name, target)
     for _ in range(args.warmup):
-        session.run_with_iobinding(binding)
+        bound.run()
     samples = []
     for _ in range(args.runs):
         start = time.perf_counter()
-        session.run_with_iobinding(binding)
+        bound.run()
         samples.append((time.perf_counter() - start) * 1e3)
-    return dict(zip(names, binding.copy_outputs_to_cpu())), samples
+    return bound.outputs(), samples
 
 
 def compare(outputs, args):
@@ -216,22 +225,12 @@ def compare(outputs, args):
     return results
 
 
-def cpu_name():
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
 def main(argv=None):
     args = parse(argv)
     try:
-        session = open_session(args)
+        session = open_session(args.model, args.threads)
         check_output_names(session, args)
-        arrays = make_inputs(session, args)
+        arrays = make_inputs(session, dict(args.input), dict(args.dim), args.seed)
         outputs, samples = measure(session, arrays, args)
         checks = compare(outputs, args)
         for name, path in args.output:
