@@ -12,7 +12,7 @@
 typedef struct plan_values {
   arg_list what;
   const char *then, *candidate, *device;
-  bool no_rewrite, no_fuse;
+  bool no_rewrite, no_fuse, source;
   int math, threads;
   arg_list shapes, dims;
 } plan_values;
@@ -39,6 +39,11 @@ static upconv_status print_plan(const void *object, char *buffer, size_t capacit
   return upconv_plan_print(object, buffer, capacity, length);
 }
 
+static upconv_status print_source(const void *object, char *buffer, size_t capacity,
+                                  size_t *length) {
+  return upconv_plan_source(object, buffer, capacity, length);
+}
+
 static int plan_text(const plan_values *v, upconv_context *context) {
   problem_text p;
   int code = problem_text_parse("plan", &v->what, v->then, &p);
@@ -47,7 +52,7 @@ static int plan_text(const plan_values *v, upconv_context *context) {
       .candidate = v->candidate, .no_rewrite = v->no_rewrite, .no_fuse = v->no_fuse};
   upconv_plan *plan = NULL;
   if (upconv_plan_create(context, p.problem, p.epilogue, &options, &plan) == UPCONV_OK)
-    code = print_all(plan, print_plan);
+    code = print_all(plan, v->source ? print_source : print_plan);
   else
     code = cli_fail_library("plan");
   upconv_plan_destroy(plan);
@@ -91,6 +96,7 @@ static int run(const void *values) {
   if (model && v->what.count > 1)
     return cli_fail("plan: one model at a time, not also '%s'", v->what.item[1]);
   if (model && v->then) return cli_fail("plan: --then goes with a problem in text form");
+  if (model && v->source) return cli_fail("plan: --source goes with a problem in text form");
   if (!model && v->shapes.count + v->dims.count > 0)
     return cli_fail("plan: --shape and --dim go with a model; a text says in12x24x48 itself");
   if (!model && v->math)
@@ -116,10 +122,12 @@ static const arg_option options[] = {
      "leaves the program as written"},
     {"no-fuse", ARG_FLAG, NULL, offsetof(plan_values, no_fuse), 0, 0,
      "operator by operator, each result in memory"},
+    {"source", ARG_FLAG, NULL, offsetof(plan_values, source), 0, 0,
+     "prints the generated CUDA program instead"},
     {"math", ARG_CHOICE, MATH_CHOICES, offsetof(plan_values, math), 0, 0,
      "arithmetic of a model (the text says math=tf32)"},
     {"device", ARG_TEXT, "NAME", offsetof(plan_values, device), 0, 0,
-     "cpu (the default), or one that 'upconv devices' lists"},
+     "cpu (the default), one that 'upconv devices' lists, or an architecture: cuda:sm_90a"},
     {"threads", ARG_COUNT, "N", offsetof(plan_values, threads), 1, MAX_THREADS,
      "CPU threads; as many as there are if not given"},
 };
@@ -138,6 +146,7 @@ const arg_command command_plan = {
     .examples = "  upconv plan \"n8 ci32 co32 in12x24x48 k3x5x7 s2 p1x2x3 op1 g4\"\n"
                 "  upconv plan \"ci16 co32 in16x32x32 k3 s2 p1 op1 bias\" \\\n"
                 "    --then \"leaky_relu 0.2 | mul @m | leaky_relu 0.2 | max_pool 2\"\n"
+                "  upconv plan \"ci16 co32 in64 k4 s2 p1 | relu\" --device cuda:sm_90a --source\n"
                 "  upconv plan decoder.onnx --dim N=8\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],

@@ -189,3 +189,16 @@ upconv_status upconv_plan_print(const upconv_plan *plan, char *buffer, size_t ca
   if (length) *length = text.length;
   return UPCONV_OK;
 }
+
+upconv_status upconv_plan_source(const upconv_plan *plan, char *buffer, size_t capacity, size_t *length) {
+  if (!plan || (!buffer && capacity > 0))
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", plan ? "buffer" : "plan");
+  const uc_candidate *c = plan->candidate;
+  if (!c->source)
+    return uc_fail(UPCONV_UNSUPPORTED, "candidate %s: its code comes with the library; a plan for CUDA has a source", c->name);
+  uc_text text;
+  uc_text_init(&text, buffer, capacity);
+  c->source(plan->state, &text);
+  if (length) *length = text.length;
+  return UPCONV_OK;
+}

@@ -389,6 +389,9 @@ UPCONV_API void upconv_plan_destroy(upconv_plan *plan);
 /* Explains the plan to a person: phases, taps, rules fired, FLOP and bytes before and after, candidates and costs.
    Text of many lines; buffer as in upconv_problem_print. */
 UPCONV_API upconv_status upconv_plan_print(const upconv_plan *plan, char *buffer, size_t capacity, size_t *length);
+/* The program that a CUDA plan was compiled from: its kernels, then those that pack, each a file of its own that begins
+   with the problem in a comment. UPCONV_UNSUPPORTED for candidates that come with the library, such as the CPU's. */
+UPCONV_API upconv_status upconv_plan_source(const upconv_plan *plan, char *buffer, size_t capacity, size_t *length);
 UPCONV_API const char *upconv_plan_candidate(const upconv_plan *plan); /* name of the chosen candidate */
 /* Names of candidates that apply to this plan's problem: index 0, 1, ...; NULL past the end. */
 UPCONV_API const char *upconv_plan_candidate_name(const upconv_plan *plan, int index);

@@ -305,6 +305,7 @@ static void explain(const void *state, uc_text *text) {
 static void source(const void *state, uc_text *text) {
   const uc_cuda_engine *e = state;
   for (int i = 0; i < e->kernel_count; i++) uc_text_add(text, "%s\n", e->kernel[i].source);
+  uc_text_add(text, "%s", e->pack_source);
 }
 
 const uc_candidate uc_candidate_cuda_ffma = {"cuda-ffma", false, ffma_refuses, ffma_cost, create_ffma, destroy, packed_size,
