@@ -284,6 +284,30 @@ static void transposed_output(void) {
   ends_as(&b, "relu");
 }
 
+/* A sum of a value and its own transpose: height and width do not meet. */
+static void sum_with_a_transpose(void) {
+  onnx_build b = onnx_begin(13);
+  onnx_input(&b, "x", ONNX_FLOAT, "2,3,4,4");
+  onnx_random(&b, "w", "3,4,3,3", 1);
+  onnx_node(&b, "ConvTranspose", "x,w", "c");
+  onnx_node(&b, "Transpose", "c", "t");
+  onnx_ints(&b, "perm", "0,1,3,2");
+  onnx_node(&b, "Add", "c,t", "y");
+  onnx_output(&b, "y");
+  cuts_into(&b, 1, 1);
+}
+
+/* Means over height and over width, of shapes [2,4,1,7] and [2,4,6,1]: their sum has both axes again. */
+static void sum_of_means(void) {
+  onnx_build b = start(13);
+  onnx_node(&b, "ReduceMean", "c", "mh");
+  onnx_ints(&b, "axes", "2");
+  onnx_node(&b, "ReduceMean", "c", "mw");
+  onnx_ints(&b, "axes", "3");
+  onnx_node(&b, "Mul", "mh,mw", "y");
+  ends_as(&b, "mean h | mean %0 w | mul %1 %2");
+}
+
 static void powers(void) {
   onnx_build b = start(13);
   onnx_number(&b, "two", 2);
@@ -560,6 +584,8 @@ int main(int argc, char **argv) {
       {"softmax_of_old", softmax_of_old},
       {"softmax_between_transposes", softmax_between_transposes},
       {"transposed_output", transposed_output},
+      {"sum_with_a_transpose", sum_with_a_transpose},
+      {"sum_of_means", sum_of_means},
       {"powers", powers},
       {"conv_of_stride_1", conv_of_stride_1},
       {"conv_by_definition", conv_by_definition},

@@ -179,6 +179,20 @@ static void reshape_of_a_transpose(void) {
   gives(&b, 1, "6", (const float[]){0, 3, 1, 4, 2, 5});
 }
 
+/* ... and its result not a part in place: its rows are neither the input's nor the result's. */
+static void reshape_beside_another(void) {
+  onnx_build b = start(13, "4,3");
+  onnx_int64s(&b, "s", "6,2");
+  onnx_floats(&b, "k", "6,1", (const float[]){90, 91, 92, 93, 94, 95});
+  onnx_node(&b, "Transpose", "x", "t");
+  onnx_node(&b, "Reshape", "t,s", "r");
+  onnx_node(&b, "Concat", "k,r", "y");
+  onnx_int(&b, "axis", 1);
+  onnx_output(&b, "y");
+  gives(&b, 1, "6,3",
+        (const float[]){90, 0, 3, 91, 6, 9, 92, 1, 4, 93, 7, 10, 94, 2, 5, 95, 8, 11});
+}
+
 static void squeezes(void) {
   onnx_build b = start(11, "1,3,1");
   onnx_node(&b, "Squeeze", "x", "a");
@@ -372,6 +386,7 @@ int main(int argc, char **argv) {
       {"slices", slices},
       {"split_and_glue", split_and_glue},
       {"reshape_of_a_transpose", reshape_of_a_transpose},
+      {"reshape_beside_another", reshape_beside_another},
       {"squeezes", squeezes},
       {"depth_to_space", depth_to_space},
       {"resize_nearest", resize_nearest},

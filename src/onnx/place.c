@@ -69,22 +69,16 @@ static bool *find_fixed(const uc_cut *cut) {
   return fixed;
 }
 
-static bool occurs_once(const uc_task *t, int value) {
-  int count = 0;
-  for (int k = 0; k < t->input_count; k++) count += t->input[k] == value;
-  return count == 1;
-}
-
+/* A value that occurs twice is made in its first place, and copied to the second. */
 static void place_parts(uc_cut *cut, const uc_task *t, bool *fixed) {
   const uc_onnx_program *p = cut->program;
   const uc_value *out = &p->value[t->output[0]];
-  enum { MOST = 4096 }; /* inputs of one Concat; occurs_once looks at all of them */
   int64_t at = 0;
-  for (int k = 0; k < t->input_count && t->input_count <= MOST; k++) {
+  for (int k = 0; k < t->input_count; k++) {
     int number = t->input[k];
     uc_value *part = &p->value[number];
     bool free_to_move = part->root == number && !fixed[number] && !part->data &&
-                        cut->place[number].kind == UC_PLACE_NONE && occurs_once(t, number);
+                        cut->place[number].kind == UC_PLACE_NONE;
     if (free_to_move) {
       fixed[number] = true;
       part->root = out->root;

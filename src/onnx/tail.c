@@ -97,8 +97,7 @@ static bool span_axes(const uc_tail *tail, const uc_inner *a, const uc_value *w,
     if (w->shape[i] == 1 && (j < 0 || seen->shape[j] != 1)) continue;
     if (j < 0 || w->shape[i] != seen->shape[j]) return false;
     int axis = a->axis[j];
-    if (axis < 0 && w->shape[i] != 1) return false;
-    if (axis < 0) continue;
+    if (axis < 0) continue; /* of extent 1 */
     *(w->shape[i] == 1 ? &ones : axes) |= 1u << axis;
     source->dim[axis] = i;
   }
