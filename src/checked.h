@@ -27,8 +27,10 @@ static inline bool uc_product(const int64_t *factor, int n, int64_t *result) {
   bool zero = false, fits = true;
   for (int i = 0; i < n; i++) {
     if (factor[i] < 0) return false;
-    if (factor[i] == 0) zero = true;
-    else if (!uc_mul(r, factor[i], &r)) fits = false;
+    if (factor[i] == 0)
+      zero = true;
+    else if (!uc_mul(r, factor[i], &r))
+      fits = false;
   }
   if (!zero && !fits) return false;
   *result = zero ? 0 : r;

@@ -16,7 +16,8 @@ static upconv_status open_cuda(const char *name, upconv_context *c) {
   char *end = NULL;
   long ordinal = *rest == ':' && rest[1] >= '0' && rest[1] <= '9' ? strtol(rest + 1, &end, 10) : 0;
   if ((*rest != 0 && !end) || (end && *end != 0) || ordinal > 1023)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "device = \"%.64s\": must be cpu, cuda, cuda:N or cuda:sm_NN", name);
+    return uc_fail(UPCONV_INVALID_ARGUMENT,
+                   "device = \"%.64s\": must be cpu, cuda, cuda:N or cuda:sm_NN", name);
   return uc_cuda_context_open((int)ordinal, c);
 }
 
@@ -26,11 +27,13 @@ static upconv_status open_cpu(int threads, upconv_context *c) {
   upconv_status status = uc_threads_create(threads, &c->threads);
   if (status != UPCONV_OK) return status;
   int count = uc_threads_count(c->threads);
-  snprintf(c->describe, sizeof c->describe, "cpu: %s, %d thread%s", c->isa->name, count, count == 1 ? "" : "s");
+  snprintf(c->describe, sizeof c->describe, "cpu: %s, %d thread%s", c->isa->name, count,
+           count == 1 ? "" : "s");
   return UPCONV_OK;
 }
 
-upconv_status upconv_context_create(const upconv_context_options *options, upconv_context **context) {
+upconv_status upconv_context_create(const upconv_context_options *options,
+                                    upconv_context **context) {
   static const upconv_context_options defaults = {NULL, 0};
   if (!context) return uc_fail(UPCONV_INVALID_ARGUMENT, "context: must not be NULL");
   if (!options) options = &defaults;
@@ -43,7 +46,8 @@ upconv_status upconv_context_create(const upconv_context_options *options, upcon
   else if (strncmp(device, "cuda", 4) == 0)
     status = open_cuda(device, c);
   else
-    status = uc_fail(UPCONV_INVALID_ARGUMENT, "device = \"%.64s\": must be cpu, cuda, cuda:N or cuda:sm_NN", device);
+    status = uc_fail(UPCONV_INVALID_ARGUMENT,
+                     "device = \"%.64s\": must be cpu, cuda, cuda:N or cuda:sm_NN", device);
   if (status != UPCONV_OK) {
     upconv_context_destroy(c);
     return status;
@@ -59,6 +63,10 @@ void upconv_context_destroy(upconv_context *context) {
   free(context);
 }
 
-int upconv_context_threads(const upconv_context *context) { return context && context->threads ? uc_threads_count(context->threads) : 0; }
+int upconv_context_threads(const upconv_context *context) {
+  return context && context->threads ? uc_threads_count(context->threads) : 0;
+}
 
-const char *upconv_context_describe(const upconv_context *context) { return context ? context->describe : ""; }
+const char *upconv_context_describe(const upconv_context *context) {
+  return context ? context->describe : "";
+}

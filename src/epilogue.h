@@ -20,14 +20,16 @@ typedef struct uc_param_decl {
 
 typedef struct uc_tensor_decl {
   char *name;
-  uint32_t axes; /* bit i: axis i of N, C, D, H, W is present; canonical, so a 1-D problem never has bits 2 and 3 */
+  uint32_t
+      axes; /* bit i: axis i of N, C, D, H, W is present; canonical, so a 1-D problem never has bits 2 and 3 */
   upconv_dtype dtype;
 } uc_tensor_decl;
 
 struct upconv_epilogue {
   int nd;
   int op_count, op_capacity;
-  upconv_op *op; /* windows: 3 canonical axes, strides resolved; axes: bit 0 channel, bit 1 + a canonical axis a */
+  upconv_op *
+      op; /* windows: 3 canonical axes, strides resolved; axes: bit 0 channel, bit 1 + a canonical axis a */
   int param_count, param_capacity;
   uc_param_decl *param;
   int tensor_count, tensor_capacity;
@@ -47,13 +49,14 @@ enum { UC_AXES_CHANNEL = 1u, UC_AXES_SPATIAL = 0xeu };
    new case there. */
 typedef enum uc_op_class {
   UC_CLASS_ELEMENTWISE, /* ADD .. TWO_SLOPE, BATCH_NORM: element i of the result needs element i of the operands */
-  UC_CLASS_POOL,        /* MAX_POOL, AVG_POOL, EXTREME_POOL */
-  UC_CLASS_CHANNELS,    /* SOFTMAX, LOG_SOFTMAX: every channel of the result needs every channel; shape kept */
-  UC_CLASS_REDUCE,      /* LOGSUMEXP .. MIN over op.axes */
+  UC_CLASS_POOL, /* MAX_POOL, AVG_POOL, EXTREME_POOL */
+  UC_CLASS_CHANNELS, /* SOFTMAX, LOG_SOFTMAX: every channel of the result needs every channel; shape kept */
+  UC_CLASS_REDUCE, /* LOGSUMEXP .. MIN over op.axes */
 } uc_op_class;
 
 uc_op_class uc_op_classify(upconv_op_kind kind);
-int uc_op_operand_count(upconv_op_kind kind); /* ADD 2, RELU 1, TWO_SLOPE 3, BATCH_NORM 5, EXTREME_POOL 2, ... */
+int uc_op_operand_count(
+    upconv_op_kind kind); /* ADD 2, RELU 1, TWO_SLOPE 3, BATCH_NORM 5, EXTREME_POOL 2, ... */
 int uc_op_attr_count(upconv_op_kind kind);
 
 upconv_status uc_epilogue_copy(const upconv_epilogue *from, upconv_epilogue **to);
@@ -74,7 +77,8 @@ int64_t uc_window_output(const upconv_window *window, int a, int64_t in_size);
 uc_range uc_window_input(const upconv_window *window, int a, uc_range out, int64_t in_size);
 
 /* AVG_POOL: the divisor of output element o (canonical axes), as PyTorch and ONNX define it. */
-double uc_window_divisor(const upconv_window *window, const int64_t o[UC_AXES], const int64_t in_size[UC_AXES]);
+double uc_window_divisor(const upconv_window *window, const int64_t o[UC_AXES],
+                         const int64_t in_size[UC_AXES]);
 
 void uc_op_print(const upconv_epilogue *epilogue, int op, uc_text *text);
 void uc_epilogue_print(const upconv_epilogue *epilogue, uc_text *text);

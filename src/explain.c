@@ -60,7 +60,8 @@ static double tensor_bytes(const upconv_epilogue *tail, const int64_t (*shape)[U
 }
 
 /* Operator by operator, every intermediate is written once and read by each of its readers. */
-static double intermediate_bytes(const upconv_epilogue *tail, const int64_t (*shape)[UC_RANK], size_t size) {
+static double intermediate_bytes(const upconv_epilogue *tail, const int64_t (*shape)[UC_RANK],
+                                 size_t size) {
   double bytes = 0;
   for (int k = 0; k < tail->op_count; k++) {
     bytes += elements(shape[k]) * (double)size;
@@ -75,23 +76,28 @@ static double intermediate_bytes(const upconv_epilogue *tail, const int64_t (*sh
 static double outer_bytes(const upconv_problem *p, const int64_t y[UC_RANK]) {
   int64_t x[UC_RANK];
   x_shape_of(p, x);
-  double weights = (double)(p->in_channels * (p->out_channels / p->groups)) * (double)uc_problem_kernel_size(p);
-  return elements(x) * (double)upconv_dtype_size(p->x_dtype) + weights * (double)upconv_dtype_size(p->w_dtype) +
+  double weights =
+      (double)(p->in_channels * (p->out_channels / p->groups)) * (double)uc_problem_kernel_size(p);
+  return elements(x) * (double)upconv_dtype_size(p->x_dtype) +
+         weights * (double)upconv_dtype_size(p->w_dtype) +
          elements(y) * (double)upconv_dtype_size(p->y_dtype);
 }
 
 upconv_status upconv_plan_work(const upconv_plan *plan, upconv_work *work) {
-  if (!plan || !work) return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", plan ? "work" : "plan");
+  if (!plan || !work)
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", plan ? "work" : "plan");
   const uc_lowered *l = &plan->lowered;
   int64_t(*before)[UC_RANK] = nominal_shapes(&l->source, l->source_tail);
   int64_t(*after)[UC_RANK] = nominal_shapes(&l->conv, l->tail);
   upconv_status status = UPCONV_OK;
   if (before && after) {
-    const int64_t(*b)[UC_RANK] = (const int64_t(*)[UC_RANK])before, (*a)[UC_RANK] = (const int64_t(*)[UC_RANK])after;
+    const int64_t(*b)[UC_RANK] = (const int64_t(*)[UC_RANK])before,
+          (*a)[UC_RANK] = (const int64_t(*)[UC_RANK])after;
     size_t size = upconv_dtype_size(l->source.y_dtype);
     work->source_flop = 2 * macs(&l->source);
     work->planned_flop = 2 * macs(&l->conv);
-    work->source_bytes = outer_bytes(&l->source, b[l->source_tail->op_count]) + tensor_bytes(l->source_tail, b) +
+    work->source_bytes = outer_bytes(&l->source, b[l->source_tail->op_count]) +
+                         tensor_bytes(l->source_tail, b) +
                          intermediate_bytes(l->source_tail, b, size);
     work->planned_bytes = outer_bytes(&l->source, a[l->tail->op_count]) + tensor_bytes(l->tail, a);
     if (plan->no_fuse) work->planned_bytes += intermediate_bytes(l->tail, a, sizeof(float));
@@ -110,7 +116,8 @@ static void add_shape(uc_text *text, const int64_t shape[UC_RANK], int nd) {
   for (int a = UC_AXES - nd; a < UC_AXES; a++) uc_text_add(text, "x%lld", (long long)shape[a + 2]);
 }
 
-static void add_program(uc_text *text, const char *label, const upconv_problem *p, const upconv_epilogue *tail) {
+static void add_program(uc_text *text, const char *label, const upconv_problem *p,
+                        const upconv_epilogue *tail) {
   uc_text_add(text, "%s", label);
   uc_problem_print(p, text);
   if (tail->op_count > 0) {
@@ -123,7 +130,8 @@ static void add_program(uc_text *text, const char *label, const upconv_problem *
 static void add_rules(uc_text *text, const uc_lowered *l) {
   if (l->fired_count == 0) uc_text_add(text, "rules       none applies\n");
   for (int i = 0; i < l->fired_count; i++)
-    uc_text_add(text, "%s%s: %s\n", i == 0 ? "rules       " : "            ", l->fired[i].rule, l->fired[i].detail);
+    uc_text_add(text, "%s%s: %s\n", i == 0 ? "rules       " : "            ", l->fired[i].rule,
+                l->fired[i].detail);
 }
 
 enum { LISTED_PHASES = 64 };
@@ -134,8 +142,10 @@ static void add_phases(uc_text *text, const uc_lowered *l) {
   int64_t phases = axis[0].stride * axis[1].stride * axis[2].stride, shown = 0;
   uc_text_add(text, "phases      %lld, with", (long long)phases);
   for (int64_t i = 0; i < phases && shown < LISTED_PHASES; i++, shown++) {
-    int64_t w = i % axis[2].stride, h = i / axis[2].stride % axis[1].stride, d = i / axis[2].stride / axis[1].stride;
-    int64_t taps = uc_axis_phase(&axis[0], d).count * uc_axis_phase(&axis[1], h).count * uc_axis_phase(&axis[2], w).count;
+    int64_t w = i % axis[2].stride, h = i / axis[2].stride % axis[1].stride,
+            d = i / axis[2].stride / axis[1].stride;
+    int64_t taps = uc_axis_phase(&axis[0], d).count * uc_axis_phase(&axis[1], h).count *
+                   uc_axis_phase(&axis[2], w).count;
     uc_text_add(text, " %lld", (long long)taps);
   }
   int64_t after = uc_problem_kernel_size(&l->conv), before = uc_problem_kernel_size(&l->source);
@@ -148,9 +158,10 @@ static void add_phases(uc_text *text, const uc_lowered *l) {
 static void add_work(uc_text *text, const upconv_plan *plan) {
   upconv_work work;
   if (upconv_plan_work(plan, &work) != UPCONV_OK) return;
-  uc_text_add(text, "arithmetic  %.4g GFLOP; as written %.4g\n", work.planned_flop * 1e-9, work.source_flop * 1e-9);
-  uc_text_add(text, "memory      %.4g MB; as written, operator by operator, %.4g\n", work.planned_bytes * 1e-6,
-              work.source_bytes * 1e-6);
+  uc_text_add(text, "arithmetic  %.4g GFLOP; as written %.4g\n", work.planned_flop * 1e-9,
+              work.source_flop * 1e-9);
+  uc_text_add(text, "memory      %.4g MB; as written, operator by operator, %.4g\n",
+              work.planned_bytes * 1e-6, work.source_bytes * 1e-6);
 }
 
 static void add_candidates(uc_text *text, const upconv_plan *plan) {
@@ -159,12 +170,16 @@ static void add_candidates(uc_text *text, const upconv_plan *plan) {
     const uc_candidate *c = uc_candidate_at(i);
     const char *why = c->refuses(plan->context, &plan->lowered);
     const char *mark = c == plan->candidate ? "*" : " ";
-    if (why) uc_text_add(text, "  %s %-12s does not apply: %s\n", mark, c->name, why);
-    else uc_text_add(text, "  %s %-12s estimated %.3g ms\n", mark, c->name, c->cost(plan->context, &plan->lowered) * 1e3);
+    if (why)
+      uc_text_add(text, "  %s %-12s does not apply: %s\n", mark, c->name, why);
+    else
+      uc_text_add(text, "  %s %-12s estimated %.3g ms\n", mark, c->name,
+                  c->cost(plan->context, &plan->lowered) * 1e3);
   }
 }
 
-upconv_status upconv_plan_print(const upconv_plan *plan, char *buffer, size_t capacity, size_t *length) {
+upconv_status upconv_plan_print(const upconv_plan *plan, char *buffer, size_t capacity,
+                                size_t *length) {
   if (!plan || (!buffer && capacity > 0))
     return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", plan ? "buffer" : "plan");
   const uc_lowered *l = &plan->lowered;
@@ -190,12 +205,15 @@ upconv_status upconv_plan_print(const upconv_plan *plan, char *buffer, size_t ca
   return UPCONV_OK;
 }
 
-upconv_status upconv_plan_source(const upconv_plan *plan, char *buffer, size_t capacity, size_t *length) {
+upconv_status upconv_plan_source(const upconv_plan *plan, char *buffer, size_t capacity,
+                                 size_t *length) {
   if (!plan || (!buffer && capacity > 0))
     return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", plan ? "buffer" : "plan");
   const uc_candidate *c = plan->candidate;
   if (!c->source)
-    return uc_fail(UPCONV_UNSUPPORTED, "candidate %s: its code comes with the library; a plan for CUDA has a source", c->name);
+    return uc_fail(UPCONV_UNSUPPORTED,
+                   "candidate %s: its code comes with the library; a plan for CUDA has a source",
+                   c->name);
   uc_text text;
   uc_text_init(&text, buffer, capacity);
   c->source(plan->state, &text);

@@ -37,7 +37,8 @@ typedef struct uc_param {
   int input;
   uc_ref a, b, c;
   bool per_channel;
-  int64_t size; /* 1, or the channels of the value that uses it; 0: an input that no operator of the source uses */
+  int64_t
+      size; /* 1, or the channels of the value that uses it; 0: an input that no operator of the source uses */
 } uc_param;
 
 typedef enum uc_fold_kind {
@@ -65,7 +66,7 @@ typedef struct uc_lowered {
   upconv_problem source;        /* as the caller described it */
   upconv_epilogue *source_tail; /* as the caller wrote it */
   upconv_problem conv;          /* after folding */
-  upconv_epilogue *tail;        /* after rewriting; its tensors are the source's, with the same indices */
+  upconv_epilogue *tail; /* after rewriting; its tensors are the source's, with the same indices */
   int param_count, param_capacity;
   uc_param *param; /* the first source_tail->param_count entries are UC_PARAM_INPUT 0, 1, ... */
   int *param_of_decl;
@@ -93,7 +94,8 @@ typedef struct uc_folded {
 } uc_folded;
 
 /* Checks the caller's parameters against the source problem (names, ranks, shapes) and evaluates params and folds. */
-upconv_status uc_fold_parameters(const uc_lowered *lowered, const upconv_parameters *parameters, uc_folded *folded);
+upconv_status uc_fold_parameters(const uc_lowered *lowered, const upconv_parameters *parameters,
+                                 uc_folded *folded);
 void uc_folded_free(uc_folded *folded);
 
 /* The same checks without reading a number, for backends that fold where the parameters are. weight:

@@ -23,7 +23,8 @@ static upconv_status choose(upconv_plan *plan, const char *wanted) {
     if (wanted && strcmp(wanted, c->name) != 0) continue;
     known = true;
     const char *why = c->refuses(plan->context, &plan->lowered);
-    if (why && wanted) return uc_fail(UPCONV_UNSUPPORTED, "candidate %s does not apply: %s", wanted, why);
+    if (why && wanted)
+      return uc_fail(UPCONV_UNSUPPORTED, "candidate %s does not apply: %s", wanted, why);
     if (why) continue;
     double cost = c->cost(plan->context, &plan->lowered);
     if (!best || cost < best_cost) {
@@ -32,8 +33,11 @@ static upconv_status choose(upconv_plan *plan, const char *wanted) {
     }
   }
   if (!known)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "candidate = \"%.64s\": no such candidate; `upconv plan` lists them", wanted);
-  if (!best) return uc_fail(UPCONV_UNSUPPORTED, "no candidate applies to this problem: strides go up to 65536");
+    return uc_fail(UPCONV_INVALID_ARGUMENT,
+                   "candidate = \"%.64s\": no such candidate; `upconv plan` lists them", wanted);
+  if (!best)
+    return uc_fail(UPCONV_UNSUPPORTED,
+                   "no candidate applies to this problem: strides go up to 65536");
   plan->candidate = best;
   return UPCONV_OK;
 }
@@ -42,25 +46,30 @@ static upconv_status choose(upconv_plan *plan, const char *wanted) {
 static bool has_sizes(const uc_lowered *l) {
   int64_t(*shape)[UC_RANK] = calloc((size_t)l->tail->op_count + 1, sizeof *shape), in_size[UC_AXES];
   for (int a = 0; a < UC_AXES; a++) in_size[a] = l->conv.axis[a].in_size;
-  bool ok = shape && uc_problem_conv_shape(&l->conv, l->conv.batch, in_size, shape[0]) == UPCONV_OK &&
+  bool ok = shape &&
+            uc_problem_conv_shape(&l->conv, l->conv.batch, in_size, shape[0]) == UPCONV_OK &&
             uc_epilogue_shapes(l->tail, shape[0], shape) == UPCONV_OK;
   free(shape);
   return ok;
 }
 
 upconv_status upconv_plan_create(upconv_context *context, const upconv_problem *problem,
-                                 const upconv_epilogue *epilogue, const upconv_plan_options *options,
-                                 upconv_plan **result) {
+                                 const upconv_epilogue *epilogue,
+                                 const upconv_plan_options *options, upconv_plan **result) {
   static const upconv_plan_options defaults = {0};
   if (!context || !problem || !result)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", !context ? "context" : !problem ? "problem" : "plan");
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL",
+                   !context   ? "context"
+                   : !problem ? "problem"
+                              : "plan");
   if (!options) options = &defaults;
   upconv_plan *plan = calloc(1, sizeof *plan);
   if (!plan) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
   plan->context = context;
   plan->no_fuse = options->no_fuse;
   bool as_written = options->no_rewrite || options->no_fuse;
-  upconv_status status = uc_lower(problem, epilogue, options->constants, as_written, &plan->lowered);
+  upconv_status status =
+      uc_lower(problem, epilogue, options->constants, as_written, &plan->lowered);
   /* a rewritten program may have negative sizes where the output is empty: such a plan stays as written */
   if (status == UPCONV_OK && !as_written && !has_sizes(&plan->lowered)) {
     uc_lowered_free(&plan->lowered);
@@ -71,7 +80,8 @@ upconv_status upconv_plan_create(upconv_context *context, const upconv_problem *
     return status;
   }
   status = choose(plan, options->candidate);
-  if (status == UPCONV_OK) status = plan->candidate->create(context, &plan->lowered, plan->no_fuse, &plan->state);
+  if (status == UPCONV_OK)
+    status = plan->candidate->create(context, &plan->lowered, plan->no_fuse, &plan->state);
   if (status != UPCONV_OK) {
     upconv_plan_destroy(plan);
     return status;
@@ -103,32 +113,41 @@ const char *upconv_plan_rule(const upconv_plan *plan, int index) {
 
 /* ---- pack ---- */
 
-size_t upconv_plan_packed_size(const upconv_plan *plan) { return plan->candidate->packed_size(plan->state); }
+size_t upconv_plan_packed_size(const upconv_plan *plan) {
+  return plan->candidate->packed_size(plan->state);
+}
 
 static bool misaligned(const void *pointer) { return (uintptr_t)pointer % ALIGNMENT != 0; }
 
-upconv_status upconv_plan_pack(const upconv_plan *plan, const upconv_parameters *parameters, void *packed,
-                               void *stream) {
+upconv_status upconv_plan_pack(const upconv_plan *plan, const upconv_parameters *parameters,
+                               void *packed, void *stream) {
   if (!plan || !parameters || !packed)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", !plan ? "plan" : !packed ? "packed" : "parameters");
-  if (misaligned(packed)) return uc_fail(UPCONV_INVALID_ARGUMENT, "packed = %p: must be aligned to 64 bytes", packed);
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL",
+                   !plan     ? "plan"
+                   : !packed ? "packed"
+                             : "parameters");
+  if (misaligned(packed))
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "packed = %p: must be aligned to 64 bytes", packed);
   return plan->candidate->pack(plan->state, parameters, packed, stream);
 }
 
 /* ---- shapes ---- */
 
 /* x_shape as the user gives it (nd + 2 entries) in canonical form. */
-static upconv_status canonical_x(const upconv_plan *plan, const int64_t *x_shape, int64_t x[UC_RANK]) {
+static upconv_status canonical_x(const upconv_plan *plan, const int64_t *x_shape,
+                                 int64_t x[UC_RANK]) {
   const upconv_problem *p = &plan->lowered.source;
   if (!x_shape) return uc_fail(UPCONV_INVALID_ARGUMENT, "x_shape: must not be NULL");
   x[0] = x_shape[0];
   x[1] = x_shape[1];
-  for (int a = 0; a < UC_AXES; a++) x[a + 2] = a < UC_AXES - p->nd ? 1 : x_shape[2 + a - (UC_AXES - p->nd)];
+  for (int a = 0; a < UC_AXES; a++)
+    x[a + 2] = a < UC_AXES - p->nd ? 1 : x_shape[2 + a - (UC_AXES - p->nd)];
   for (int i = 0; i < UC_RANK; i++)
-    if (x[i] < 0) return uc_fail(UPCONV_INVALID_ARGUMENT, "x_shape: %lld is negative", (long long)x[i]);
+    if (x[i] < 0)
+      return uc_fail(UPCONV_INVALID_ARGUMENT, "x_shape: %lld is negative", (long long)x[i]);
   if (x[1] != p->in_channels)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "x_shape: %lld channels, but the plan is for %lld", (long long)x[1],
-                   (long long)p->in_channels);
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "x_shape: %lld channels, but the plan is for %lld",
+                   (long long)x[1], (long long)p->in_channels);
   return UPCONV_OK;
 }
 
@@ -156,7 +175,9 @@ static size_t extents_bytes(const upconv_plan *plan) {
 }
 
 /* Shapes and regions lie at the beginning of a workspace that the host can write to. */
-static size_t host_bytes(const upconv_plan *plan) { return plan->candidate->host_memory ? extents_bytes(plan) : 0; }
+static size_t host_bytes(const upconv_plan *plan) {
+  return plan->candidate->host_memory ? extents_bytes(plan) : 0;
+}
 
 static extents place_extents(const upconv_plan *plan, void *memory) {
   size_t values = value_count(plan);
@@ -165,8 +186,8 @@ static extents place_extents(const upconv_plan *plan, void *memory) {
   return e;
 }
 
-static upconv_status shapes_of(const upconv_problem *p, const upconv_epilogue *tail, const int64_t x[UC_RANK],
-                               int64_t (*shape)[UC_RANK]) {
+static upconv_status shapes_of(const upconv_problem *p, const upconv_epilogue *tail,
+                               const int64_t x[UC_RANK], int64_t (*shape)[UC_RANK]) {
   upconv_status status = uc_problem_conv_shape(p, x[0], x + 2, shape[0]);
   return status == UPCONV_OK ? uc_epilogue_shapes(tail, shape[0], shape) : status;
 }
@@ -179,8 +200,8 @@ static bool is_empty(const int64_t shape[UC_RANK]) {
 
 /* The output's shape, which the program as written decides, refusals too; then, unless the output is empty, the shapes
    of the rewritten program's values, which may be negative where it is. */
-static upconv_status value_shapes(const upconv_plan *plan, const int64_t x[UC_RANK], const extents *e,
-                                  int64_t y[UC_RANK]) {
+static upconv_status value_shapes(const upconv_plan *plan, const int64_t x[UC_RANK],
+                                  const extents *e, int64_t y[UC_RANK]) {
   const uc_lowered *l = &plan->lowered;
   upconv_status status = shapes_of(&l->source, l->source_tail, x, e->shape);
   if (status != UPCONV_OK) return status;
@@ -188,7 +209,8 @@ static upconv_status value_shapes(const upconv_plan *plan, const int64_t x[UC_RA
   return is_empty(y) ? UPCONV_OK : shapes_of(&l->conv, l->tail, x, e->shape);
 }
 
-static upconv_status output_shape(const upconv_plan *plan, const int64_t x[UC_RANK], int64_t y[UC_RANK]) {
+static upconv_status output_shape(const upconv_plan *plan, const int64_t x[UC_RANK],
+                                  int64_t y[UC_RANK]) {
   void *memory = malloc(extents_bytes(plan));
   if (!memory) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for shapes");
   extents e = place_extents(plan, memory);
@@ -197,8 +219,10 @@ static upconv_status output_shape(const upconv_plan *plan, const int64_t x[UC_RA
   return status;
 }
 
-upconv_status upconv_plan_output_shape(const upconv_plan *plan, const int64_t *x_shape, int64_t *y_shape) {
-  if (!plan || !y_shape) return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", !plan ? "plan" : "y_shape");
+upconv_status upconv_plan_output_shape(const upconv_plan *plan, const int64_t *x_shape,
+                                       int64_t *y_shape) {
+  if (!plan || !y_shape)
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", !plan ? "plan" : "y_shape");
   int64_t x[UC_RANK], y[UC_RANK];
   upconv_status status = canonical_x(plan, x_shape, x);
   if (status == UPCONV_OK) status = output_shape(plan, x, y);
@@ -207,31 +231,37 @@ upconv_status upconv_plan_output_shape(const upconv_plan *plan, const int64_t *x
 }
 
 /* Regions for a box of the output; the box is checked against the output's shape. */
-static upconv_status box_regions(const upconv_plan *plan, const int64_t y[UC_RANK], const int64_t offset[UC_RANK],
-                                 const int64_t size[UC_RANK], const extents *e) {
+static upconv_status box_regions(const upconv_plan *plan, const int64_t y[UC_RANK],
+                                 const int64_t offset[UC_RANK], const int64_t size[UC_RANK],
+                                 const extents *e) {
   uc_region *region = &e->region[plan->lowered.tail->op_count];
   for (int i = 0; i < UC_RANK; i++) {
     if (offset[i] < 0 || size[i] < 0 || size[i] > y[i] || offset[i] > y[i] - size[i])
-      return uc_fail(UPCONV_INVALID_ARGUMENT, "y: elements %lld to %lld of axis %s, but the output has %lld there",
-                     (long long)offset[i], (long long)offset[i] + size[i], (const char *[]){"N", "C", "D", "H", "W"}[i],
-                     (long long)y[i]);
+      return uc_fail(UPCONV_INVALID_ARGUMENT,
+                     "y: elements %lld to %lld of axis %s, but the output has %lld there",
+                     (long long)offset[i], (long long)offset[i] + size[i],
+                     (const char *[]){"N", "C", "D", "H", "W"}[i], (long long)y[i]);
     region->axis[i] = (uc_range){offset[i], offset[i] + size[i]};
   }
-  if (is_empty(size)) memset(e->region, 0, value_count(plan) * sizeof *e->region);
-  else uc_regions(&plan->lowered, (const int64_t(*)[UC_RANK])e->shape, e->region);
+  if (is_empty(size))
+    memset(e->region, 0, value_count(plan) * sizeof *e->region);
+  else
+    uc_regions(&plan->lowered, (const int64_t(*)[UC_RANK])e->shape, e->region);
   return UPCONV_OK;
 }
 
 /* A user's shape or offset with nd + 2 entries; `missing` fills the axes that are not there. */
-static void canonical_index(const upconv_plan *plan, const int64_t *user, int64_t missing, int64_t out[UC_RANK]) {
+static void canonical_index(const upconv_plan *plan, const int64_t *user, int64_t missing,
+                            int64_t out[UC_RANK]) {
   int skip = UC_AXES - plan->lowered.source.nd;
   out[0] = user[0];
   out[1] = user[1];
   for (int a = 0; a < UC_AXES; a++) out[a + 2] = a < skip ? missing : user[2 + a - skip];
 }
 
-upconv_status upconv_plan_input_box(const upconv_plan *plan, const int64_t *x_shape, const int64_t *y_offset,
-                                    const int64_t *y_shape, int64_t *x_offset, int64_t *x_box_shape) {
+upconv_status upconv_plan_input_box(const upconv_plan *plan, const int64_t *x_shape,
+                                    const int64_t *y_offset, const int64_t *y_shape,
+                                    int64_t *x_offset, int64_t *x_box_shape) {
   if (!plan || !y_offset || !y_shape || !x_offset || !x_box_shape)
     return uc_fail(UPCONV_INVALID_ARGUMENT, "upconv_plan_input_box: no argument may be NULL");
   int64_t x[UC_RANK], offset[UC_RANK], size[UC_RANK];
@@ -258,14 +288,17 @@ upconv_status upconv_plan_input_box(const upconv_plan *plan, const int64_t *x_sh
   return status;
 }
 
-upconv_status upconv_plan_workspace_size(const upconv_plan *plan, const int64_t *x_shape, size_t *bytes) {
-  if (!plan || !bytes) return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", !plan ? "plan" : "bytes");
+upconv_status upconv_plan_workspace_size(const upconv_plan *plan, const int64_t *x_shape,
+                                         size_t *bytes) {
+  if (!plan || !bytes)
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", !plan ? "plan" : "bytes");
   int64_t x[UC_RANK];
   size_t backend = 0;
   upconv_status status = canonical_x(plan, x_shape, x);
   int64_t y[UC_RANK];
   if (status == UPCONV_OK) status = output_shape(plan, x, y);
-  if (status == UPCONV_OK && !is_empty(y)) status = plan->candidate->workspace(plan->state, x, &backend);
+  if (status == UPCONV_OK && !is_empty(y))
+    status = plan->candidate->workspace(plan->state, x, &backend);
   if (status == UPCONV_OK) *bytes = backend + host_bytes(plan);
   return status;
 }
@@ -274,22 +307,27 @@ upconv_status upconv_plan_workspace_size(const upconv_plan *plan, const int64_t 
 
 static upconv_status check_dtype(const char *name, upconv_dtype got, upconv_dtype wanted) {
   if (got == wanted) return UPCONV_OK;
-  return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: dtype %s, but the plan is for %s", name, upconv_dtype_name(got),
-                 upconv_dtype_name(wanted));
+  return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: dtype %s, but the plan is for %s", name,
+                 upconv_dtype_name(got), upconv_dtype_name(wanted));
 }
 
 /* A view must hold what is needed of it. axes: those along which it is not broadcast. */
-static upconv_status check_holds(const char *name, const upconv_tensor *view, const uc_region *need, uint32_t axes) {
+static upconv_status check_holds(const char *name, const upconv_tensor *view, const uc_region *need,
+                                 uint32_t axes) {
   if (uc_region_empty(need)) return UPCONV_OK;
   for (int i = 0; i < UC_RANK; i++) {
     if (!(axes >> i & 1)) {
       if (view->shape[i] == 1) continue;
-      return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: %lld elements along axis %s, where it must have 1", name,
+      return uc_fail(UPCONV_INVALID_ARGUMENT,
+                     "%s: %lld elements along axis %s, where it must have 1", name,
                      (long long)view->shape[i], (const char *[]){"N", "C", "D", "H", "W"}[i]);
     }
-    if (view->offset[i] <= need->axis[i].begin && need->axis[i].end <= view->offset[i] + view->shape[i]) continue;
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: holds elements %lld to %lld of axis %s, but %lld to %lld are needed",
-                   name, (long long)view->offset[i], (long long)view->offset[i] + view->shape[i],
+    if (view->offset[i] <= need->axis[i].begin &&
+        need->axis[i].end <= view->offset[i] + view->shape[i])
+      continue;
+    return uc_fail(UPCONV_INVALID_ARGUMENT,
+                   "%s: holds elements %lld to %lld of axis %s, but %lld to %lld are needed", name,
+                   (long long)view->offset[i], (long long)view->offset[i] + view->shape[i],
                    (const char *[]){"N", "C", "D", "H", "W"}[i], (long long)need->axis[i].begin,
                    (long long)need->axis[i].end);
   }
@@ -299,26 +337,31 @@ static upconv_status check_holds(const char *name, const upconv_tensor *view, co
 static upconv_status check_output(const upconv_tensor *y) {
   for (int i = 0; i < UC_RANK; i++)
     if (y->shape[i] > 1 && y->stride[i] == 0)
-      return uc_fail(UPCONV_INVALID_ARGUMENT, "y: stride 0 on an axis of %lld elements, which would all be one",
+      return uc_fail(UPCONV_INVALID_ARGUMENT,
+                     "y: stride 0 on an axis of %lld elements, which would all be one",
                      (long long)y->shape[i]);
   return UPCONV_OK;
 }
 
-static upconv_status check_tensors(const upconv_plan *plan, const upconv_arguments *a, const extents *e) {
+static upconv_status check_tensors(const upconv_plan *plan, const upconv_arguments *a,
+                                   const extents *e) {
   const upconv_epilogue *tail = plan->lowered.tail;
   if (a->tensor_count != tail->tensor_count)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "tensor_count = %d: the epilogue has %d", a->tensor_count,
-                   tail->tensor_count);
-  if (tail->tensor_count > 0 && !a->tensors) return uc_fail(UPCONV_INVALID_ARGUMENT, "tensors: must not be NULL");
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "tensor_count = %d: the epilogue has %d",
+                   a->tensor_count, tail->tensor_count);
+  if (tail->tensor_count > 0 && !a->tensors)
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "tensors: must not be NULL");
   for (int k = 0; k < tail->op_count; k++)
     for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
       const upconv_operand *o = &tail->op[k].operand[i];
       if (o->kind != UPCONV_OPERAND_TENSOR) continue;
       const uc_tensor_decl *decl = &tail->tensor[o->index];
       upconv_tensor view;
-      upconv_status status = uc_tensor_canonical(&a->tensors[o->index], decl->name, tail->nd, &view);
+      upconv_status status =
+          uc_tensor_canonical(&a->tensors[o->index], decl->name, tail->nd, &view);
       if (status == UPCONV_OK) status = check_dtype(decl->name, view.dtype, decl->dtype);
-      if (status == UPCONV_OK) status = check_holds(decl->name, &view, &e->region[k + 1], decl->axes);
+      if (status == UPCONV_OK)
+        status = check_holds(decl->name, &view, &e->region[k + 1], decl->axes);
       if (status != UPCONV_OK) return status;
     }
   return UPCONV_OK;
@@ -326,16 +369,20 @@ static upconv_status check_tensors(const upconv_plan *plan, const upconv_argumen
 
 static upconv_status check_memory(const upconv_plan *plan, const upconv_arguments *a) {
   if (!a->packed || misaligned(a->packed))
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "packed = %p: must be aligned to 64 bytes and not NULL", a->packed);
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "packed = %p: must be aligned to 64 bytes and not NULL",
+                   a->packed);
   if (!a->workspace || misaligned(a->workspace))
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "workspace = %p: must be aligned to 64 bytes and not NULL", a->workspace);
+    return uc_fail(UPCONV_INVALID_ARGUMENT,
+                   "workspace = %p: must be aligned to 64 bytes and not NULL", a->workspace);
   if (a->workspace_size < host_bytes(plan))
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "workspace_size = %zu: upconv_plan_workspace_size says how much is needed",
+    return uc_fail(UPCONV_INVALID_ARGUMENT,
+                   "workspace_size = %zu: upconv_plan_workspace_size says how much is needed",
                    a->workspace_size);
   return UPCONV_OK;
 }
 
-static upconv_status check_views(const upconv_plan *plan, const upconv_arguments *a, const extents *e, uc_call *call) {
+static upconv_status check_views(const upconv_plan *plan, const upconv_arguments *a,
+                                 const extents *e, uc_call *call) {
   const upconv_problem *p = &plan->lowered.source;
   upconv_status status = value_shapes(plan, call->x_shape, e, call->y_shape);
   if (status != UPCONV_OK) return status;
@@ -343,8 +390,10 @@ static upconv_status check_views(const upconv_plan *plan, const upconv_arguments
   if ((status = check_dtype("y", call->y.dtype, p->y_dtype)) != UPCONV_OK) return status;
   if ((status = check_output(&call->y)) != UPCONV_OK) return status;
   if (!a->x_shape && memcmp(call->x.offset, (int64_t[UC_RANK]){0}, sizeof call->x.offset) != 0)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "x.offset: not 0, so x_shape must say how large the whole x is");
-  if ((status = box_regions(plan, call->y_shape, call->y.offset, call->y.shape, e)) != UPCONV_OK) return status;
+    return uc_fail(UPCONV_INVALID_ARGUMENT,
+                   "x.offset: not 0, so x_shape must say how large the whole x is");
+  if ((status = box_regions(plan, call->y_shape, call->y.offset, call->y.shape, e)) != UPCONV_OK)
+    return status;
   uc_region need = uc_region_input(&plan->lowered.conv, call->x_shape, &e->region[0]);
   if ((status = check_holds("x", &call->x, &need, 0x1f)) != UPCONV_OK) return status;
   return check_tensors(plan, a, e);
@@ -354,19 +403,22 @@ upconv_status upconv_execute(const upconv_plan *plan, const upconv_arguments *ar
   if (!plan || !arguments)
     return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL", plan ? "arguments" : "plan");
   int nd = plan->lowered.source.nd;
-  uc_call call = {.tensors = arguments->tensors, .packed = arguments->packed, .stream = arguments->stream};
+  uc_call call = {
+      .tensors = arguments->tensors, .packed = arguments->packed, .stream = arguments->stream};
   upconv_status status = check_memory(plan, arguments);
   if (status == UPCONV_OK) status = uc_tensor_canonical(&arguments->x, "x", nd, &call.x);
   if (status == UPCONV_OK) status = uc_tensor_canonical(&arguments->y, "y", nd, &call.y);
   if (status == UPCONV_OK)
-    status = canonical_x(plan, arguments->x_shape ? arguments->x_shape : arguments->x.shape, call.x_shape);
+    status = canonical_x(plan, arguments->x_shape ? arguments->x_shape : arguments->x.shape,
+                         call.x_shape);
   if (status != UPCONV_OK) return status;
   /* else there are few values: uc_candidate.refuses sees to it */
   struct {
     int64_t shape[STACK_VALUES][UC_RANK];
     uc_region region[STACK_VALUES];
   } here;
-  extents e = place_extents(plan, plan->candidate->host_memory ? arguments->workspace : (void *)&here);
+  extents e =
+      place_extents(plan, plan->candidate->host_memory ? arguments->workspace : (void *)&here);
   status = check_views(plan, arguments, &e, &call);
   if (status != UPCONV_OK) return status;
   if (is_empty(call.y.shape)) return UPCONV_OK;

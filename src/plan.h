@@ -46,11 +46,13 @@ typedef struct uc_candidate {
   upconv_status (*create)(upconv_context *context, uc_lowered *lowered, bool no_fuse, void **state);
   void (*destroy)(void *state);
   size_t (*packed_size)(const void *state);
-  upconv_status (*pack)(const void *state, const upconv_parameters *parameters, void *packed, void *stream);
+  upconv_status (*pack)(const void *state, const upconv_parameters *parameters, void *packed,
+                        void *stream);
   upconv_status (*workspace)(const void *state, const int64_t x_shape[UC_RANK], size_t *bytes);
   upconv_status (*execute)(const void *state, const uc_call *call);
-  void (*explain)(const void *state, uc_text *text); /* lines of its own, each ending with a newline */
-  void (*source)(const void *state, uc_text *text);  /* generated code, NULL where there is none */
+  void (*explain)(const void *state,
+                  uc_text *text); /* lines of its own, each ending with a newline */
+  void (*source)(const void *state, uc_text *text); /* generated code, NULL where there is none */
 } uc_candidate;
 
 /* NULL past the end. */

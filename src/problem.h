@@ -62,8 +62,8 @@ upconv_status uc_axis_check(const uc_axis *axis, int index);
 bool uc_axis_output(const uc_axis *axis, int64_t in_size, int64_t *out_size);
 
 /* Convolution output shape N, C, D, H, W for a batch and input sizes (UC_AXES entries). */
-upconv_status uc_problem_conv_shape(const upconv_problem *problem, int64_t batch, const int64_t *in_size,
-                                    int64_t *shape);
+upconv_status uc_problem_conv_shape(const upconv_problem *problem, int64_t batch,
+                                    const int64_t *in_size, int64_t *shape);
 
 /* Taps of phase phi in [0, s); count 0 where the phase has none. */
 uc_phase uc_axis_phase(const uc_axis *axis, int64_t phi);

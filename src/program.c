@@ -21,12 +21,16 @@ typedef struct extent_class {
 
 enum { CONV_EXTENT = 0, SINGLE_EXTENT = 1, FIRST_EXTENT = 2 };
 
-static int window_extent(const upconv_window *w, int a, int source, extent_class *known, int *count) {
-  extent_class c = {source, w->kernel[a], w->stride[a], w->dilation[a], w->pad_begin[a] + w->pad_end[a], w->ceil_mode};
+static int window_extent(const upconv_window *w, int a, int source, extent_class *known,
+                         int *count) {
+  extent_class c = {
+      source,      w->kernel[a], w->stride[a], w->dilation[a], w->pad_begin[a] + w->pad_end[a],
+      w->ceil_mode};
   if (c.stride == 1 && c.pad == c.dilation * (c.kernel - 1)) return source;
   for (int i = FIRST_EXTENT; i < *count; i++)
     if (known[i].source == c.source && known[i].kernel == c.kernel && known[i].stride == c.stride &&
-        known[i].dilation == c.dilation && known[i].pad == c.pad && known[i].ceil_mode == c.ceil_mode)
+        known[i].dilation == c.dilation && known[i].pad == c.pad &&
+        known[i].ceil_mode == c.ceil_mode)
       return i;
   known[*count] = c;
   return (*count)++;
@@ -34,14 +38,17 @@ static int window_extent(const upconv_window *w, int a, int source, extent_class
 
 /* The extent of an elementwise operator's result along axis a. Operands whose extents may differ are kept: whether one is
    broadcast then depends on the input's size. */
-static int elementwise_extent(const upconv_op *op, int a, const int (*extent)[UC_AXES], bool *kept, int *count) {
+static int elementwise_extent(const upconv_op *op, int a, const int (*extent)[UC_AXES], bool *kept,
+                              int *count) {
   int first = -1, others = -1;
   for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
     if (op->operand[i].kind != UPCONV_OPERAND_VALUE) continue;
     int e = extent[op->operand[i].index][a];
     if (e == SINGLE_EXTENT) continue;
-    if (first < 0) first = e;
-    else if (e != first) others = e;
+    if (first < 0)
+      first = e;
+    else if (e != first)
+      others = e;
   }
   for (int i = 0; i < UPCONV_MAX_OPERANDS && first >= 0; i++) {
     if (op->operand[i].kind != UPCONV_OPERAND_VALUE) continue;
@@ -52,13 +59,16 @@ static int elementwise_extent(const upconv_op *op, int a, const int (*extent)[UC
 }
 
 /* Values that some input size broadcasts along a spatial axis. extent, known: room for all values, and 3 per value + 2. */
-static void keep_broadcast(const uc_lowered *lowered, int (*extent)[UC_AXES], extent_class *known, bool *kept) {
+static void keep_broadcast(const uc_lowered *lowered, int (*extent)[UC_AXES], extent_class *known,
+                           bool *kept) {
   int count = FIRST_EXTENT;
-  for (int a = 0; a < UC_AXES; a++) extent[0][a] = a < UC_AXES - lowered->conv.nd ? SINGLE_EXTENT : CONV_EXTENT;
+  for (int a = 0; a < UC_AXES; a++)
+    extent[0][a] = a < UC_AXES - lowered->conv.nd ? SINGLE_EXTENT : CONV_EXTENT;
   for (int k = 0; k < lowered->tail->op_count; k++) {
     const upconv_op *op = &lowered->tail->op[k];
     for (int a = 0; a < UC_AXES; a++) {
-      int source = op->operand[0].kind == UPCONV_OPERAND_VALUE ? extent[op->operand[0].index][a] : SINGLE_EXTENT;
+      int source = op->operand[0].kind == UPCONV_OPERAND_VALUE ? extent[op->operand[0].index][a]
+                                                               : SINGLE_EXTENT;
       uc_op_class class = uc_op_classify(op->kind);
       if (class == UC_CLASS_ELEMENTWISE)
         extent[k + 1][a] = elementwise_extent(op, a, (const int(*)[UC_AXES])extent, kept, &count);
@@ -70,20 +80,23 @@ static void keep_broadcast(const uc_lowered *lowered, int (*extent)[UC_AXES], ex
   }
 }
 
-static upconv_status find_kept(const uc_lowered *lowered, bool keep_all, const bool *also_keep, bool *kept) {
+static upconv_status find_kept(const uc_lowered *lowered, bool keep_all, const bool *also_keep,
+                               bool *kept) {
   size_t values = (size_t)lowered->tail->op_count + 1;
   int(*extent)[UC_AXES] = calloc(values, sizeof *extent);
   extent_class *known = calloc(values * UC_AXES + FIRST_EXTENT, sizeof *known);
   bool ok = extent && known;
   if (ok) {
-    for (size_t v = 0; v < values; v++) kept[v] = keep_all || v == values - 1 || (also_keep && also_keep[v]);
+    for (size_t v = 0; v < values; v++)
+      kept[v] = keep_all || v == values - 1 || (also_keep && also_keep[v]);
     for (int k = 0; k < lowered->tail->op_count; k++)
       if (reduces_space(&lowered->tail->op[k])) kept[k + 1] = true;
     keep_broadcast(lowered, extent, known, kept);
   }
   free(extent);
   free(known);
-  return ok ? UPCONV_OK : uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan of %zu operators", values - 1);
+  return ok ? UPCONV_OK
+            : uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan of %zu operators", values - 1);
 }
 
 /* Axes, as bits of UC_AXES, along which a kept value has extent 1 because the program says so. */
@@ -138,7 +151,8 @@ static uc_step *add_step(builder *b, uc_step_kind kind, int op, int operand) {
   return step;
 }
 
-static int64_t operand_channels(const builder *b, const upconv_operand *o, int64_t result_channels) {
+static int64_t operand_channels(const builder *b, const upconv_operand *o,
+                                int64_t result_channels) {
   if (o->kind == UPCONV_OPERAND_VALUE) return b->shape[o->index][1];
   return b->program->lowered->tail->tensor[o->index].axes & 2u ? result_channels : 1;
 }
@@ -158,9 +172,11 @@ static void add_op(builder *b, int k) {
   for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
     const upconv_operand *o = &op->operand[i];
     source[i] = -1;
-    if (is_resident(b, o)) source[i] = b->step_of[o->index];
+    if (is_resident(b, o))
+      source[i] = b->step_of[o->index];
     else if (o->kind == UPCONV_OPERAND_VALUE || o->kind == UPCONV_OPERAND_TENSOR)
-      if (!elementwise || !uc_program_is_scalar(b->program, o)) source[i] = add_load(b, k, i, b->shape[k + 1][1]);
+      if (!elementwise || !uc_program_is_scalar(b->program, o))
+        source[i] = add_load(b, k, i, b->shape[k + 1][1]);
   }
   uc_step *step = add_step(b, UC_STEP_OP, k, 0);
   memcpy(step->source, source, sizeof source);
@@ -230,7 +246,8 @@ static bool needs_copy(const uc_pass *pass, const uc_step *step, const upconv_op
       if (op->window.stride[a] % source->split[a] != 0) return true;
     return false;
   }
-  return source->kind != UC_STEP_LOAD && (uses(pass, s) > 1 || !same_split(source->split, step->split));
+  return source->kind != UC_STEP_LOAD &&
+         (uses(pass, s) > 1 || !same_split(source->split, step->split));
 }
 
 typedef struct slots {
@@ -248,17 +265,20 @@ static int in_place_source(const uc_pass *pass, const slots *s, int k) {
   const uc_step *step = &pass->step[k];
   for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
     int source = step->source[i];
-    if (source < 0 || step->copy[i] >= 0 || s->last_use[source] != k || uses(pass, source) > 1) continue;
+    if (source < 0 || step->copy[i] >= 0 || s->last_use[source] != k || uses(pass, source) > 1)
+      continue;
     if (pass->step[source].channels == step->channels) return source;
   }
   return -1;
 }
 
 static void assign_slots(uc_pass *pass, const upconv_epilogue *tail, slots *s) {
-  for (int k = 0; k < pass->step_count; k++) s->last_use[k] = k == pass->target ? pass->step_count : k;
+  for (int k = 0; k < pass->step_count; k++)
+    s->last_use[k] = k == pass->target ? pass->step_count : k;
   for (int k = 0; k < pass->step_count; k++)
     for (int i = 0; i < UPCONV_MAX_OPERANDS; i++)
-      if (pass->step[k].source[i] >= 0 && pass->step[k].source[i] != pass->target) s->last_use[pass->step[k].source[i]] = k;
+      if (pass->step[k].source[i] >= 0 && pass->step[k].source[i] != pass->target)
+        s->last_use[pass->step[k].source[i]] = k;
   for (int k = 0; k < pass->step_count; k++) {
     uc_step *step = &pass->step[k];
     bool operator= step->kind == UC_STEP_OP;
@@ -285,10 +305,12 @@ static upconv_status finish_pass(uc_pass *pass, const uc_lowered *lowered) {
     uc_step *step = &pass->step[k];
     if (step->kind == UC_STEP_CONV)
       for (int a = 0; a < UC_AXES; a++) step->split[a] = lowered->conv.axis[a].stride;
-    if (step->kind == UC_STEP_OP) choose_split(pass, step, uc_op_classify(lowered->tail->op[step->op].kind));
+    if (step->kind == UC_STEP_OP)
+      choose_split(pass, step, uc_op_classify(lowered->tail->op[step->op].kind));
   }
   size_t most = (size_t)pass->step_count * (UPCONV_MAX_OPERANDS + 1);
-  slots s = {.last_use = calloc((size_t)pass->step_count, sizeof(int)), .free = calloc(most, sizeof(int))};
+  slots s = {.last_use = calloc((size_t)pass->step_count, sizeof(int)),
+             .free = calloc(most, sizeof(int))};
   bool ok = s.last_use && s.free;
   if (ok) assign_slots(pass, lowered->tail, &s);
   free(s.last_use);
@@ -322,11 +344,13 @@ static upconv_status build_pass(uc_program *program, int value, const int64_t (*
 static upconv_status nominal_shapes(const uc_lowered *lowered, int64_t (*shape)[UC_RANK]) {
   int64_t in_size[UC_AXES];
   for (int a = 0; a < UC_AXES; a++) in_size[a] = lowered->conv.axis[a].in_size;
-  upconv_status status = uc_problem_conv_shape(&lowered->conv, lowered->conv.batch, in_size, shape[0]);
+  upconv_status status =
+      uc_problem_conv_shape(&lowered->conv, lowered->conv.batch, in_size, shape[0]);
   return status == UPCONV_OK ? uc_epilogue_shapes(lowered->tail, shape[0], shape) : status;
 }
 
-upconv_status uc_program_build(const uc_lowered *lowered, bool keep_all, const bool *also_keep, uc_program *program) {
+upconv_status uc_program_build(const uc_lowered *lowered, bool keep_all, const bool *also_keep,
+                               uc_program *program) {
   *program = (uc_program){.lowered = lowered, .value_count = lowered->tail->op_count + 1};
   size_t values = (size_t)program->value_count;
   program->kept = calloc(values, sizeof *program->kept);

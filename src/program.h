@@ -20,16 +20,18 @@ typedef enum uc_step_kind {
 typedef struct uc_step {
   uc_step_kind kind;
   int op, operand;
-  int slot;                          /* tile buffer of the result */
-  int source[UPCONV_MAX_OPERANDS];   /* UC_STEP_OP: the step that makes the operand in a tile buffer, or -1 */
-  int copy[UPCONV_MAX_OPERANDS];     /* slot for the operand when its tile is larger or ordered otherwise, or -1 */
+  int slot; /* tile buffer of the result */
+  int source
+      [UPCONV_MAX_OPERANDS]; /* UC_STEP_OP: the step that makes the operand in a tile buffer, or -1 */
+  int copy
+      [UPCONV_MAX_OPERANDS]; /* slot for the operand when its tile is larger or ordered otherwise, or -1 */
   int64_t split[UC_AXES];
   int64_t channels; /* of the whole value */
 } uc_step;
 
 typedef struct uc_pass {
-  int target;    /* the step whose tiles are walked: the last one */
-  int result;    /* the value that the pass makes */
+  int target; /* the step whose tiles are walked: the last one */
+  int result; /* the value that the pass makes */
   int reduce_op; /* operator that reduces the target over spatial axes, or -1: the target is the result */
   int step_count;
   uc_step *step;
@@ -49,7 +51,8 @@ typedef struct uc_program {
 
 /* keep_all: every value gets a pass of its own, as an operator-by-operator library does. also_keep: further values, per
    value, that the backend wants in memory; NULL: none. */
-upconv_status uc_program_build(const uc_lowered *lowered, bool keep_all, const bool *also_keep, uc_program *program);
+upconv_status uc_program_build(const uc_lowered *lowered, bool keep_all, const bool *also_keep,
+                               uc_program *program);
 void uc_program_free(uc_program *program);
 
 /* Whether an operand is one number per sample and channel, or fewer: read without a tile buffer. */

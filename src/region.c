@@ -24,12 +24,15 @@ static void unite(uc_region *a, const uc_region *b) {
 }
 
 /* What an operator needs of an operand of the given shape, for a region of its result. */
-static uc_region operand_region(const upconv_op *op, const int64_t shape[UC_RANK], const uc_region *result) {
+static uc_region operand_region(const upconv_op *op, const int64_t shape[UC_RANK],
+                                const uc_region *result) {
   uc_region need = *result;
   uc_op_class class = uc_op_classify(op->kind);
   for (int a = 0; a < UC_AXES; a++) {
-    if (class == UC_CLASS_POOL) need.axis[a + 2] = uc_window_input(&op->window, a, result->axis[a + 2], shape[a + 2]);
-    if (class == UC_CLASS_REDUCE && (op->axes >> (1 + a) & 1)) need.axis[a + 2] = (uc_range){0, shape[a + 2]};
+    if (class == UC_CLASS_POOL)
+      need.axis[a + 2] = uc_window_input(&op->window, a, result->axis[a + 2], shape[a + 2]);
+    if (class == UC_CLASS_REDUCE && (op->axes >> (1 + a) & 1))
+      need.axis[a + 2] = (uc_range){0, shape[a + 2]};
   }
   if (class == UC_CLASS_CHANNELS || (class == UC_CLASS_REDUCE && (op->axes & UC_AXES_CHANNEL)))
     need.axis[1] = (uc_range){0, shape[1]};
@@ -52,7 +55,8 @@ void uc_regions(const uc_lowered *lowered, const int64_t (*shape)[UC_RANK], uc_r
   }
 }
 
-uc_region uc_region_input(const upconv_problem *conv, const int64_t x_shape[UC_RANK], const uc_region *conv_region) {
+uc_region uc_region_input(const upconv_problem *conv, const int64_t x_shape[UC_RANK],
+                          const uc_region *conv_region) {
   uc_region x = {{{0, 0}}};
   if (uc_region_empty(conv_region)) return x;
   x.axis[0] = conv_region->axis[0];

@@ -13,7 +13,8 @@ typedef struct uc_region {
 void uc_regions(const uc_lowered *lowered, const int64_t (*shape)[UC_RANK], uc_region *region);
 
 /* The part of x that the convolution's region needs, clipped to x. */
-uc_region uc_region_input(const upconv_problem *conv, const int64_t x_shape[UC_RANK], const uc_region *conv_region);
+uc_region uc_region_input(const upconv_problem *conv, const int64_t x_shape[UC_RANK],
+                          const uc_region *conv_region);
 
 bool uc_region_empty(const uc_region *region);
 

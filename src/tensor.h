@@ -8,7 +8,8 @@
 
 /* Right-aligns the spatial axes: N, C, D, H, W with shape 1, stride 0, offset 0 on axes that are not there. Checks rank
    (nd + 2), dtype, shape >= 0, offset >= 0, data not NULL unless empty; name is for messages. */
-upconv_status uc_tensor_canonical(const upconv_tensor *tensor, const char *name, int nd, upconv_tensor *canonical);
+upconv_status uc_tensor_canonical(const upconv_tensor *tensor, const char *name, int nd,
+                                  upconv_tensor *canonical);
 
 /* Bit-exact conversions, round to nearest even, NaN kept a NaN, overflow to infinity. */
 float uc_f16_to_f32(uint16_t bits);

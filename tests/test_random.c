@@ -25,7 +25,7 @@
 enum { MOST_THREADS = 3, ENOUGH_CASES = 50, COUNT_FOR_ENOUGH = 2000 };
 
 static upconv_context *context[MOST_THREADS]; /* [t] has t + 1 threads */
-static bool on_device;                        /* then they are alike, and repeat each other's work */
+static bool on_device; /* then they are alike, and repeat each other's work */
 
 /* A problem with its data and what the oracle says. */
 typedef struct test_case {
@@ -137,9 +137,9 @@ static bool execute(test_case *c, const upconv_plan *plan, const unsigned char *
   arguments->packed = packed;
   arguments->workspace = workspace;
   arguments->workspace_size = bytes;
-  bool held = expect(c, CHECK_STATUS(on_device ? device_execute(plan, arguments)
-                                               : upconv_execute(plan, arguments),
-                                     UPCONV_OK));
+  bool held = expect(
+      c, CHECK_STATUS(on_device ? device_execute(plan, arguments) : upconv_execute(plan, arguments),
+                      UPCONV_OK));
   expect(c, CHECK_GUARDS(workspace));
   if (on_device) expect(c, CHECK(device_guards_intact()));
   CHECK_FREE(workspace);
@@ -456,7 +456,8 @@ static bool run_case(const char *text, uint64_t seed, double undecided[2]) {
 /* A missing GPU is no failure: the test is skipped by name. */
 static bool create_contexts(void) {
   if (on_device && device_open() != UPCONV_OK) {
-    printf("SKIP test_random --device cuda: %s\n0 passed, 0 failed, 1 skipped\n", upconv_last_error());
+    printf("SKIP test_random --device cuda: %s\n0 passed, 0 failed, 1 skipped\n",
+           upconv_last_error());
     exit(77);
   }
   for (int t = 0; t < MOST_THREADS; t++) {
@@ -500,7 +501,8 @@ int main(int argc, char **argv) {
     else if (value && strcmp(argv[i], "--device") == 0)
       on_device = strncmp(value, "cuda", 4) == 0;
     else {
-      fprintf(stderr, "usage: test_random [--count N] [--seed S] [--replay TEXT] [--device cuda]\n");
+      fprintf(stderr,
+              "usage: test_random [--count N] [--seed S] [--replay TEXT] [--device cuda]\n");
       return 2;
     }
   }

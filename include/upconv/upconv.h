@@ -81,13 +81,13 @@ typedef enum upconv_layout {
 /* Accumulation is float32 (or better) in every mode. */
 typedef enum upconv_math {
   UPCONV_MATH_IEEE = 0, /* float32 products */
-  UPCONV_MATH_TF32,     /* float32 operands may be rounded to TF32 on hardware that has it; the CPU computes ieee */
+  UPCONV_MATH_TF32, /* float32 operands may be rounded to TF32 on hardware that has it; the CPU computes ieee */
 } upconv_math;
 
 enum { UPCONV_MAX_SPATIAL = 3, UPCONV_MAX_RANK = 5 };
 
-UPCONV_API size_t upconv_dtype_size(upconv_dtype dtype);         /* bytes: 4 or 2 */
-UPCONV_API const char *upconv_dtype_name(upconv_dtype dtype);    /* "f32", "f16", "bf16" */
+UPCONV_API size_t upconv_dtype_size(upconv_dtype dtype);      /* bytes: 4 or 2 */
+UPCONV_API const char *upconv_dtype_name(upconv_dtype dtype); /* "f32", "f16", "bf16" */
 
 /*
  * A view of memory that the caller owns. Activations have rank spatial_dims + 2 and the logical axis order
@@ -109,8 +109,8 @@ typedef struct upconv_tensor {
 } upconv_tensor;
 
 /* A dense view of rank dimensions (0 to 5). For a rank of 3 to 5, layout orders the strides; else it is ignored. */
-UPCONV_API upconv_tensor upconv_tensor_dense(void *data, upconv_dtype dtype, int rank, const int64_t *shape,
-                                             upconv_layout layout);
+UPCONV_API upconv_tensor upconv_tensor_dense(void *data, upconv_dtype dtype, int rank,
+                                             const int64_t *shape, upconv_layout layout);
 
 /* ---------------------------------------------------------------- context */
 
@@ -122,7 +122,8 @@ typedef struct upconv_context_options {
 } upconv_context_options;
 
 /* options may be NULL. A context may be used from several threads; it must outlive its plans. */
-UPCONV_API upconv_status upconv_context_create(const upconv_context_options *options, upconv_context **context);
+UPCONV_API upconv_status upconv_context_create(const upconv_context_options *options,
+                                               upconv_context **context);
 UPCONV_API void upconv_context_destroy(upconv_context *context);
 UPCONV_API int upconv_context_threads(const upconv_context *context);
 /* One line about the device: "cpu: avx512, 2 threads". Valid while the context lives. */
@@ -155,7 +156,8 @@ typedef struct upconv_problem_desc {
   int64_t output_padding[UPCONV_MAX_SPATIAL]; /* 0 <= output_padding < max(stride, dilation) */
   bool bias;
   upconv_dtype x_dtype, w_dtype, y_dtype;
-  upconv_layout x_layout, y_layout; /* what the planner should be fast for; execute accepts any strides */
+  upconv_layout x_layout,
+      y_layout; /* what the planner should be fast for; execute accepts any strides */
   upconv_math math;
 } upconv_problem_desc;
 
@@ -172,12 +174,15 @@ typedef enum upconv_auto_pad {
 } upconv_auto_pad;
 
 /* output_shape: spatial_dims sizes or NULL. See docs/MATH.md for the rule and its history. */
-UPCONV_API upconv_status upconv_problem_desc_auto_pad(upconv_problem_desc *desc, upconv_auto_pad mode,
+UPCONV_API upconv_status upconv_problem_desc_auto_pad(upconv_problem_desc *desc,
+                                                      upconv_auto_pad mode,
                                                       const int64_t *output_shape);
 
-UPCONV_API upconv_status upconv_problem_create(const upconv_problem_desc *desc, upconv_problem **problem);
+UPCONV_API upconv_status upconv_problem_create(const upconv_problem_desc *desc,
+                                               upconv_problem **problem);
 UPCONV_API void upconv_problem_destroy(upconv_problem *problem);
-UPCONV_API upconv_status upconv_problem_get_desc(const upconv_problem *problem, upconv_problem_desc *desc);
+UPCONV_API upconv_status upconv_problem_get_desc(const upconv_problem *problem,
+                                                 upconv_problem_desc *desc);
 
 /* Shape of the convolution's output, before the epilogue: N, C, spatial... (spatial_dims + 2 entries). */
 UPCONV_API upconv_status upconv_problem_conv_shape(const upconv_problem *problem, int64_t *shape);
@@ -196,15 +201,17 @@ UPCONV_API upconv_status upconv_problem_conv_shape(const upconv_problem *problem
  * an epilogue (empty if there is none) when epilogue is not NULL.
  */
 typedef struct upconv_epilogue upconv_epilogue;
-UPCONV_API upconv_status upconv_problem_parse(const char *text, upconv_problem **problem, upconv_epilogue **epilogue);
+UPCONV_API upconv_status upconv_problem_parse(const char *text, upconv_problem **problem,
+                                              upconv_epilogue **epilogue);
 
 /*
  * Prints problem and, when not NULL, epilogue as text that upconv_problem_parse reads back to the same thing.
  * Like snprintf: writes at most capacity bytes with the terminating 0 and stores the full length in *length
  * (may be NULL). buffer may be NULL when capacity is 0.
  */
-UPCONV_API upconv_status upconv_problem_print(const upconv_problem *problem, const upconv_epilogue *epilogue,
-                                              char *buffer, size_t capacity, size_t *length);
+UPCONV_API upconv_status upconv_problem_print(const upconv_problem *problem,
+                                              const upconv_epilogue *epilogue, char *buffer,
+                                              size_t capacity, size_t *length);
 
 /* ---------------------------------------------------------------- epilogue */
 
@@ -221,14 +228,14 @@ typedef enum upconv_op_kind {
   UPCONV_OP_DIV,
   /* one operand; attr[] as stated, formulas as in PyTorch */
   UPCONV_OP_RELU,
-  UPCONV_OP_LEAKY_RELU,  /* attr[0] = negative slope (default 0.01) */
-  UPCONV_OP_PRELU,       /* operand 1 = slope: parameter, constant or tensor */
-  UPCONV_OP_ELU,         /* attr[0] = alpha (1) */
-  UPCONV_OP_SELU,        /* attr[0] = alpha (1.67326...), attr[1] = scale (1.05070...) */
-  UPCONV_OP_CELU,        /* attr[0] = alpha (1) */
-  UPCONV_OP_SOFTPLUS,    /* attr[0] = beta (1), attr[1] = threshold (20): linear where beta * x > threshold */
+  UPCONV_OP_LEAKY_RELU, /* attr[0] = negative slope (default 0.01) */
+  UPCONV_OP_PRELU,      /* operand 1 = slope: parameter, constant or tensor */
+  UPCONV_OP_ELU,        /* attr[0] = alpha (1) */
+  UPCONV_OP_SELU,       /* attr[0] = alpha (1.67326...), attr[1] = scale (1.05070...) */
+  UPCONV_OP_CELU,       /* attr[0] = alpha (1) */
+  UPCONV_OP_SOFTPLUS, /* attr[0] = beta (1), attr[1] = threshold (20): linear where beta * x > threshold */
   UPCONV_OP_SOFTSIGN,
-  UPCONV_OP_GELU,        /* with erf */
+  UPCONV_OP_GELU, /* with erf */
   UPCONV_OP_GELU_TANH,
   UPCONV_OP_SILU,
   UPCONV_OP_MISH,
@@ -268,8 +275,8 @@ typedef enum upconv_operand_kind {
   UPCONV_OPERAND_NONE = 0,
   UPCONV_OPERAND_VALUE,    /* index: 0 = convolution, i + 1 = result of operator i */
   UPCONV_OPERAND_CONSTANT, /* constant */
-  UPCONV_OPERAND_PARAM,    /* index into the epilogue's parameters: one number, or one per channel; given to pack */
-  UPCONV_OPERAND_TENSOR,   /* index into the epilogue's extra tensors; given to execute */
+  UPCONV_OPERAND_PARAM, /* index into the epilogue's parameters: one number, or one per channel; given to pack */
+  UPCONV_OPERAND_TENSOR, /* index into the epilogue's extra tensors; given to execute */
 } upconv_operand_kind;
 
 typedef struct upconv_operand {
@@ -285,7 +292,8 @@ typedef struct upconv_window {
   int64_t dilation[UPCONV_MAX_SPATIAL];
   int64_t pad_begin[UPCONV_MAX_SPATIAL];
   int64_t pad_end[UPCONV_MAX_SPATIAL];
-  bool ceil_mode;         /* size rounded up; a window that would start in the padding at the end is dropped */
+  bool
+      ceil_mode; /* size rounded up; a window that would start in the padding at the end is dropped */
   bool count_include_pad; /* AVG_POOL: padding counts in the divisor */
   int64_t divisor;        /* AVG_POOL: the divisor itself when not 0 */
 } upconv_window;
@@ -313,14 +321,15 @@ UPCONV_API void upconv_epilogue_destroy(upconv_epilogue *epilogue);
 
 /* A parameter: one number (per_channel false) or one per channel of the value that uses it. name: letters, digits, '_',
    '.'; unique among parameters and tensors. */
-UPCONV_API upconv_status upconv_epilogue_param(upconv_epilogue *epilogue, const char *name, bool per_channel,
-                                               upconv_operand *operand);
+UPCONV_API upconv_status upconv_epilogue_param(upconv_epilogue *epilogue, const char *name,
+                                               bool per_channel, upconv_operand *operand);
 
 /* An extra tensor, such as a residual. axes: bit 0 batch, bit 1 channel, bit 2 + i spatial axis i; an axis whose bit is
    unset has extent 1 and is broadcast. UPCONV_TENSOR_FULL sets all. */
 #define UPCONV_TENSOR_FULL 0x1fu
-UPCONV_API upconv_status upconv_epilogue_tensor(upconv_epilogue *epilogue, const char *name, uint32_t axes,
-                                                upconv_dtype dtype, upconv_operand *operand);
+UPCONV_API upconv_status upconv_epilogue_tensor(upconv_epilogue *epilogue, const char *name,
+                                                uint32_t axes, upconv_dtype dtype,
+                                                upconv_operand *operand);
 
 /* Appends an operator; *value (may be NULL) becomes the operand that names its result. */
 UPCONV_API upconv_status upconv_epilogue_append(upconv_epilogue *epilogue, const upconv_op *op,
@@ -353,13 +362,14 @@ UPCONV_API const char *upconv_epilogue_tensor_name(const upconv_epilogue *epilog
  *
  * An empty text is the empty epilogue.
  */
-UPCONV_API upconv_status upconv_epilogue_parse(int spatial_dims, const char *text, upconv_epilogue **epilogue);
-UPCONV_API upconv_status upconv_epilogue_print(const upconv_epilogue *epilogue, char *buffer, size_t capacity,
-                                               size_t *length);
+UPCONV_API upconv_status upconv_epilogue_parse(int spatial_dims, const char *text,
+                                               upconv_epilogue **epilogue);
+UPCONV_API upconv_status upconv_epilogue_print(const upconv_epilogue *epilogue, char *buffer,
+                                               size_t capacity, size_t *length);
 
 /* Shape of the result for a problem: spatial_dims + 2 entries. Checks that the two fit. */
-UPCONV_API upconv_status upconv_output_shape(const upconv_problem *problem, const upconv_epilogue *epilogue,
-                                             int64_t *shape);
+UPCONV_API upconv_status upconv_output_shape(const upconv_problem *problem,
+                                             const upconv_epilogue *epilogue, int64_t *shape);
 
 /* ---------------------------------------------------------------- plan */
 
@@ -367,32 +377,37 @@ typedef struct upconv_plan upconv_plan;
 
 /* Weights, bias and epilogue parameters, in host memory for a CPU context. Any strides; f32, f16 or bf16 each. */
 typedef struct upconv_parameters {
-  upconv_tensor weight;        /* [in_channels, out_channels / groups, kernel...] */
-  upconv_tensor bias;          /* [out_channels]; data NULL when the problem has none */
-  const upconv_tensor *params; /* one per epilogue parameter, in order: rank 0 or 1, shape [1] or [channels] */
+  upconv_tensor weight; /* [in_channels, out_channels / groups, kernel...] */
+  upconv_tensor bias;   /* [out_channels]; data NULL when the problem has none */
+  const upconv_tensor
+      *params; /* one per epilogue parameter, in order: rank 0 or 1, shape [1] or [channels] */
   int param_count;
 } upconv_parameters;
 
 typedef struct upconv_plan_options {
-  const upconv_parameters *constants; /* parameters that will never change: lets rules look at their values. NULL: none */
-  const char *candidate;              /* force a candidate by name. NULL: the planner chooses */
-  bool no_rewrite;                    /* leave the program as written */
-  bool no_fuse;                       /* operator by operator, each result in memory: the baseline of benchmarks */
+  const upconv_parameters *
+      constants; /* parameters that will never change: lets rules look at their values. NULL: none */
+  const char *candidate; /* force a candidate by name. NULL: the planner chooses */
+  bool no_rewrite;       /* leave the program as written */
+  bool no_fuse; /* operator by operator, each result in memory: the baseline of benchmarks */
 } upconv_plan_options;
 
 /* epilogue and options may be NULL. */
 UPCONV_API upconv_status upconv_plan_create(upconv_context *context, const upconv_problem *problem,
-                                            const upconv_epilogue *epilogue, const upconv_plan_options *options,
-                                            upconv_plan **plan);
+                                            const upconv_epilogue *epilogue,
+                                            const upconv_plan_options *options, upconv_plan **plan);
 UPCONV_API void upconv_plan_destroy(upconv_plan *plan);
 
 /* Explains the plan to a person: phases, taps, rules fired, FLOP and bytes before and after, candidates and costs.
    Text of many lines; buffer as in upconv_problem_print. */
-UPCONV_API upconv_status upconv_plan_print(const upconv_plan *plan, char *buffer, size_t capacity, size_t *length);
+UPCONV_API upconv_status upconv_plan_print(const upconv_plan *plan, char *buffer, size_t capacity,
+                                           size_t *length);
 /* The program that a CUDA plan was compiled from: its kernels, then those that pack, each a file of its own that begins
    with the problem in a comment. UPCONV_UNSUPPORTED for candidates that come with the library, such as the CPU's. */
-UPCONV_API upconv_status upconv_plan_source(const upconv_plan *plan, char *buffer, size_t capacity, size_t *length);
-UPCONV_API const char *upconv_plan_candidate(const upconv_plan *plan); /* name of the chosen candidate */
+UPCONV_API upconv_status upconv_plan_source(const upconv_plan *plan, char *buffer, size_t capacity,
+                                            size_t *length);
+UPCONV_API const char *
+upconv_plan_candidate(const upconv_plan *plan); /* name of the chosen candidate */
 /* Names of candidates that apply to this plan's problem: index 0, 1, ...; NULL past the end. */
 UPCONV_API const char *upconv_plan_candidate_name(const upconv_plan *plan, int index);
 /* Names of the rewrite rules that fired, in order; NULL past the end. */
@@ -410,33 +425,39 @@ UPCONV_API upconv_status upconv_plan_work(const upconv_plan *plan, upconv_work *
 UPCONV_API size_t upconv_plan_packed_size(const upconv_plan *plan);
 /* Packs weights, bias and parameters. packed: upconv_plan_packed_size bytes, aligned to 64. It may be shared by many
    executions, also at once, but must not be packed while one runs. stream: NULL on the CPU. */
-UPCONV_API upconv_status upconv_plan_pack(const upconv_plan *plan, const upconv_parameters *parameters, void *packed,
+UPCONV_API upconv_status upconv_plan_pack(const upconv_plan *plan,
+                                          const upconv_parameters *parameters, void *packed,
                                           void *stream);
 
 /* x and the output, with the extents of this run: shape[0] (batch) and the spatial sizes of x are free, channels are the
    plan's. x.shape + the problem decide the whole output's shape; sub-volumes: see upconv_arguments. */
-UPCONV_API upconv_status upconv_plan_output_shape(const upconv_plan *plan, const int64_t *x_shape, int64_t *y_shape);
+UPCONV_API upconv_status upconv_plan_output_shape(const upconv_plan *plan, const int64_t *x_shape,
+                                                  int64_t *y_shape);
 
 /*
  * The box of x that the box [y_offset, y_offset + y_shape) of the output needs, for a whole x of shape x_shape.
  * The box may be empty (extent 0): then the output depends on the parameters alone.
  */
 UPCONV_API upconv_status upconv_plan_input_box(const upconv_plan *plan, const int64_t *x_shape,
-                                               const int64_t *y_offset, const int64_t *y_shape, int64_t *x_offset,
-                                               int64_t *x_box_shape);
+                                               const int64_t *y_offset, const int64_t *y_shape,
+                                               int64_t *x_offset, int64_t *x_box_shape);
 
 /* Bytes of workspace that upconv_execute needs for a whole x of x_shape. Bounded by tiles and threads, and by the
    results of spatial reductions; never by the size of the convolution's output (no_fuse excepted). */
-UPCONV_API upconv_status upconv_plan_workspace_size(const upconv_plan *plan, const int64_t *x_shape, size_t *bytes);
+UPCONV_API upconv_status upconv_plan_workspace_size(const upconv_plan *plan, const int64_t *x_shape,
+                                                    size_t *bytes);
 
 typedef struct upconv_arguments {
   upconv_tensor x;
-  upconv_tensor y;              /* y.shape: the box wanted (the whole output normally); y.offset: where it starts */
-  const upconv_tensor *tensors; /* one per epilogue tensor, in order, each covering what y's box needs of it */
+  upconv_tensor
+      y; /* y.shape: the box wanted (the whole output normally); y.offset: where it starts */
+  const upconv_tensor
+      *tensors; /* one per epilogue tensor, in order, each covering what y's box needs of it */
   int tensor_count;
   const int64_t *x_shape; /* shape of the whole x when x is only a part of it; NULL: x.shape */
   const void *packed;
-  void *workspace; /* upconv_plan_workspace_size bytes, aligned to 64, not shared with another execution under way */
+  void *
+      workspace; /* upconv_plan_workspace_size bytes, aligned to 64, not shared with another execution under way */
   size_t workspace_size;
   void *stream; /* NULL on the CPU */
 } upconv_arguments;
@@ -462,17 +483,20 @@ typedef struct upconv_error_model {
  * stored as y_dtype, may have. bound is +inf where rounding decides between NaN and a number. arguments: x, tensors
  * (and y.dtype) are read; the rest is ignored. model may be NULL (ieee).
  */
-UPCONV_API upconv_status upconv_reference(const upconv_problem *problem, const upconv_epilogue *epilogue,
-                                          const upconv_parameters *parameters, const upconv_arguments *arguments,
-                                          const upconv_error_model *model, double *value, double *bound);
+UPCONV_API upconv_status upconv_reference(const upconv_problem *problem,
+                                          const upconv_epilogue *epilogue,
+                                          const upconv_parameters *parameters,
+                                          const upconv_arguments *arguments,
+                                          const upconv_error_model *model, double *value,
+                                          double *bound);
 
 /*
  * Compares y (any strides, whole output) with value and bound. *worst receives the largest |y - value| / bound over all
  * elements (0 where both are equal, +inf where one is NaN and the other is not, or infinities differ); *where (may be
  * NULL) its index in channels-first order. Passes iff *worst <= 1.
  */
-UPCONV_API upconv_status upconv_compare(const upconv_tensor *y, const double *value, const double *bound,
-                                        double *worst, int64_t *where);
+UPCONV_API upconv_status upconv_compare(const upconv_tensor *y, const double *value,
+                                        const double *bound, double *worst, int64_t *where);
 
 #ifdef __cplusplus
 }

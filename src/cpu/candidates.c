@@ -37,7 +37,8 @@ static double macs(const uc_lowered *lowered) {
 }
 
 static double tiled_cost(const upconv_context *context, const uc_lowered *lowered) {
-  return macs(lowered) / (VECTOR_MACS_PER_LANE * context->isa->width * uc_threads_count(context->threads));
+  return macs(lowered) /
+         (VECTOR_MACS_PER_LANE * context->isa->width * uc_threads_count(context->threads));
 }
 
 static double direct_cost(const upconv_context *context, const uc_lowered *lowered) {
@@ -58,7 +59,8 @@ static void destroy(void *state) {
   free(e);
 }
 
-static upconv_status create(upconv_context *context, uc_lowered *lowered, bool no_fuse, bool scalar, void **state) {
+static upconv_status create(upconv_context *context, uc_lowered *lowered, bool no_fuse, bool scalar,
+                            void **state) {
   uc_engine *e = calloc(1, sizeof *e);
   if (!e) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
   e->isa = context->isa;
@@ -75,11 +77,13 @@ static upconv_status create(upconv_context *context, uc_lowered *lowered, bool n
   return UPCONV_OK;
 }
 
-static upconv_status create_tiled(upconv_context *context, uc_lowered *lowered, bool no_fuse, void **state) {
+static upconv_status create_tiled(upconv_context *context, uc_lowered *lowered, bool no_fuse,
+                                  void **state) {
   return create(context, lowered, no_fuse, false, state);
 }
 
-static upconv_status create_direct(upconv_context *context, uc_lowered *lowered, bool no_fuse, void **state) {
+static upconv_status create_direct(upconv_context *context, uc_lowered *lowered, bool no_fuse,
+                                   void **state) {
   return create(context, lowered, no_fuse, true, state);
 }
 
@@ -87,7 +91,8 @@ static size_t packed_size(const void *state) {
   return (size_t)((const uc_engine *)state)->packed_floats * sizeof(float);
 }
 
-static upconv_status pack(const void *state, const upconv_parameters *parameters, void *packed, void *stream) {
+static upconv_status pack(const void *state, const upconv_parameters *parameters, void *packed,
+                          void *stream) {
   (void)stream;
   return uc_engine_pack(state, parameters, packed);
 }
@@ -100,20 +105,24 @@ static upconv_status workspace(const void *state, const int64_t x_shape[UC_RANK]
   if (!shape || !slot_at) status = uc_fail(UPCONV_OUT_OF_MEMORY, "no memory to size a workspace");
   uc_workspace w = {0};
   if (status == UPCONV_OK) status = uc_engine_shapes(e, x_shape, shape);
-  if (status == UPCONV_OK) status = uc_engine_workspace(e, (const int64_t(*)[UC_RANK])shape, slot_at, &w);
+  if (status == UPCONV_OK)
+    status = uc_engine_workspace(e, (const int64_t(*)[UC_RANK])shape, slot_at, &w);
   free(shape);
   free(slot_at);
   *bytes = w.bytes;
   return status;
 }
 
-static upconv_status execute(const void *state, const uc_call *call) { return uc_engine_execute(state, call); }
+static upconv_status execute(const void *state, const uc_call *call) {
+  return uc_engine_execute(state, call);
+}
 
 /* Passes, and the tile of each at the nominal sizes. */
 static void explain(const void *state, uc_text *text) {
   const uc_engine *e = state;
   const upconv_problem *p = &e->lowered->conv;
-  int64_t x_shape[UC_RANK] = {p->batch, p->in_channels, p->axis[0].in_size, p->axis[1].in_size, p->axis[2].in_size};
+  int64_t x_shape[UC_RANK] = {p->batch, p->in_channels, p->axis[0].in_size, p->axis[1].in_size,
+                              p->axis[2].in_size};
   int64_t(*shape)[UC_RANK] = calloc((size_t)e->program.value_count, sizeof *shape);
   int64_t *slot_at = calloc(1, uc_engine_slots_bytes(e) + 1);
   if (shape && slot_at && uc_engine_shapes(e, x_shape, shape) == UPCONV_OK)
@@ -121,18 +130,22 @@ static void explain(const void *state, uc_text *text) {
       const uc_pass *pass = &e->program.pass[i];
       uc_tiling t;
       uc_tiling_choose(e, pass, (const int64_t(*)[UC_RANK])shape, slot_at, &t);
-      uc_text_add(text, "  pass %d     value %%%d%s, tiles of %lld x %lld x %lld, %s; %lld KiB per thread\n", i + 1,
-                  pass->result, pass->reduce_op >= 0 ? " (reduced over space)" : "", (long long)t.tile[0],
-                  (long long)t.tile[1], (long long)t.tile[2],
-                  pass->all_channels ? "all channels at once" : "channels in rounds",
-                  (long long)(t.scratch * (int64_t)sizeof(float) / 1024));
+      uc_text_add(
+          text,
+          "  pass %d     value %%%d%s, tiles of %lld x %lld x %lld, %s; %lld KiB per thread\n",
+          i + 1, pass->result, pass->reduce_op >= 0 ? " (reduced over space)" : "",
+          (long long)t.tile[0], (long long)t.tile[1], (long long)t.tile[2],
+          pass->all_channels ? "all channels at once" : "channels in rounds",
+          (long long)(t.scratch * (int64_t)sizeof(float) / 1024));
     }
   free(shape);
   free(slot_at);
 }
 
-const uc_candidate uc_candidate_cpu_tiled = {
-    "cpu-tiled", true, tiled_refuses, tiled_cost, create_tiled, destroy, packed_size, pack, workspace, execute, explain, NULL};
+const uc_candidate uc_candidate_cpu_tiled = {"cpu-tiled",  true,    tiled_refuses, tiled_cost,
+                                             create_tiled, destroy, packed_size,   pack,
+                                             workspace,    execute, explain,       NULL};
 
-const uc_candidate uc_candidate_cpu_direct = {
-    "cpu-direct", true, refuses, direct_cost, create_direct, destroy, packed_size, pack, workspace, execute, explain, NULL};
+const uc_candidate uc_candidate_cpu_direct = {"cpu-direct",  true,    refuses,     direct_cost,
+                                              create_direct, destroy, packed_size, pack,
+                                              workspace,     execute, explain,     NULL};

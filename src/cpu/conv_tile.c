@@ -20,7 +20,8 @@ int64_t uc_input_count(const uc_axis *axis, int64_t size) {
 
 /* ---- the input tile ---- */
 
-static void load_input(uc_tile *tile, const uc_layout *conv, int64_t first, int64_t count, uc_layout *x) {
+static void load_input(uc_tile *tile, const uc_layout *conv, int64_t first, int64_t count,
+                       uc_layout *x) {
   const uc_run *run = tile->run;
   const uc_axis *axis = run->engine->lowered->conv.axis;
   uc_box box;
@@ -31,7 +32,8 @@ static void load_input(uc_tile *tile, const uc_layout *conv, int64_t first, int6
   uc_layout_init(x, &box, (const int64_t[]){1, 1, 1}, box.size[2]);
   x->channel = run->tiling.x_channel;
   if (tile->x_count == count && tile->x_first == first) return;
-  uc_layout_load(run->engine->isa, x, tile->scratch + run->tiling.x_at, &run->call->x, tile->n, first, count);
+  uc_layout_load(run->engine->isa, x, tile->scratch + run->tiling.x_at, &run->call->x, tile->n,
+                 first, count);
   tile->x_first = first;
   tile->x_count = count;
 }
@@ -46,7 +48,8 @@ typedef struct residue {
   int64_t positions;
 } residue;
 
-static residue find_residue(const uc_tile *tile, const uc_layout *conv, const uc_layout *x, int a, int64_t r) {
+static residue find_residue(const uc_tile *tile, const uc_layout *conv, const uc_layout *x, int a,
+                            int64_t r) {
   const uc_engine *e = tile->run->engine;
   const uc_axis *axis = &e->lowered->conv.axis[a];
   int64_t o = conv->box.begin[a] + r + axis->pad_begin;
@@ -63,7 +66,8 @@ typedef struct taps {
 } taps;
 
 /* Taps t whose input index, for some position in [j0, j1), lies inside the input. */
-static uc_range live_taps(const uc_tile *tile, const uc_layout *x, const residue *r, int a, int64_t j0, int64_t j1) {
+static uc_range live_taps(const uc_tile *tile, const uc_layout *x, const residue *r, int a,
+                          int64_t j0, int64_t j1) {
   uc_range range = {0, r->phase->count};
   int64_t first = x->box.begin[a] + r->input + j0, last = x->box.begin[a] + r->input + j1 - 1;
   int64_t step = r->phase->shift_step, size = tile->run->in_size[a];
@@ -73,14 +77,15 @@ static uc_range live_taps(const uc_tile *tile, const uc_layout *x, const residue
   return range;
 }
 
-static void list_taps(const uc_layout *x, const residue r[UC_AXES], const uc_range live[UC_AXES], int64_t channels,
-                      taps *list) {
+static void list_taps(const uc_layout *x, const residue r[UC_AXES], const uc_range live[UC_AXES],
+                      int64_t channels, taps *list) {
   list->count = 0;
   for (int64_t d = live[0].begin; d < live[0].end; d++)
     for (int64_t h = live[1].begin; h < live[1].end; h++)
       for (int64_t w = live[2].begin; w < live[2].end; w++) {
         int64_t t = (d * r[1].phase->count + h) * r[2].phase->count + w;
-        list->offset[list->count] = -d * r[0].phase->shift_step * x->plane - h * r[1].phase->shift_step * x->row -
+        list->offset[list->count] = -d * r[0].phase->shift_step * x->plane -
+                                    h * r[1].phase->shift_step * x->row -
                                     w * r[2].phase->shift_step;
         list->row[list->count++] = t * channels;
       }
@@ -103,15 +108,17 @@ static const float *phase_weights(const work *k, const uc_block *b, const residu
   int64_t before = e->table[0].before[r[0].phi] * axis[1].kernel * axis[2].kernel +
                    r[0].phase->count * (e->table[1].before[r[1].phi] * axis[2].kernel +
                                         r[1].phase->count * e->table[2].before[r[2].phi]);
-  return k->tile->run->packed + e->weight_at + b->weight + b->mc * (k->e0 * e->kernel_size + before * (k->e1 - k->e0));
+  return k->tile->run->packed + e->weight_at + b->weight +
+         b->mc * (k->e0 * e->kernel_size + before * (k->e1 - k->e0));
 }
 
-static void run_blocks(const work *k, const residue r[UC_AXES], const taps *list, int64_t in_at, int64_t out_at,
-                       int64_t n) {
+static void run_blocks(const work *k, const residue r[UC_AXES], const taps *list, int64_t in_at,
+                       int64_t out_at, int64_t n) {
   const uc_engine *e = k->tile->run->engine;
   for (int64_t i = k->b0; i < k->b1; i++) {
     const uc_block *b = &e->block[i];
-    uc_conv_block block = {.mc = b->mc, .taps = list->count, .channels = k->e1 - k->e0, .offset = list->offset};
+    uc_conv_block block = {
+        .mc = b->mc, .taps = list->count, .channels = k->e1 - k->e0, .offset = list->offset};
     block.weight_row = list->row;
     block.weight = phase_weights(k, b, r);
     block.x = k->input + in_at;
@@ -150,8 +157,8 @@ static void run_residue(const work *k, const residue r[UC_AXES], int64_t out_at)
 
 /* ---- one element at a time: borders skipped ---- */
 
-static float sum_element(const work *k, const uc_block *b, int m, const residue r[UC_AXES], const int64_t j[UC_AXES],
-                         float sum) {
+static float sum_element(const work *k, const uc_block *b, int m, const residue r[UC_AXES],
+                         const int64_t j[UC_AXES], float sum) {
   const float *weight = phase_weights(k, b, r);
   uc_range live[UC_AXES];
   for (int a = 0; a < UC_AXES; a++) live[a] = live_taps(k->tile, k->x, &r[a], a, j[a], j[a] + 1);
@@ -161,9 +168,10 @@ static float sum_element(const work *k, const uc_block *b, int m, const residue 
       for (int64_t w = live[2].begin; w < live[2].end; w++) {
         int64_t t = (d * r[1].phase->count + h) * r[2].phase->count + w;
         const float *x = k->input + (r[0].input + j[0] - d * r[0].phase->shift_step) * k->x->plane +
-                         (r[1].input + j[1] - h * r[1].phase->shift_step) * k->x->row + r[2].input + j[2] -
-                         w * r[2].phase->shift_step;
-        for (int64_t c = 0; c < channels; c++) sum += weight[(t * channels + c) * b->mc + m] * x[c * k->x->channel];
+                         (r[1].input + j[1] - h * r[1].phase->shift_step) * k->x->row + r[2].input +
+                         j[2] - w * r[2].phase->shift_step;
+        for (int64_t c = 0; c < channels; c++)
+          sum += weight[(t * channels + c) * b->mc + m] * x[c * k->x->channel];
       }
   return sum;
 }
@@ -197,8 +205,10 @@ static void run_residues(const work *k) {
       for (int64_t w = 0; w < conv->split[2] && w < conv->box.size[2]; w++) {
         r[2] = find_residue(k->tile, conv, k->x, 2, w);
         int64_t at = uc_layout_row(conv, d, h, w);
-        if (k->tile->run->skip_borders) run_elements(k, r, at);
-        else run_residue(k, r, at);
+        if (k->tile->run->skip_borders)
+          run_elements(k, r, at);
+        else
+          run_residue(k, r, at);
       }
     }
   }
@@ -206,8 +216,8 @@ static void run_residues(const work *k) {
 
 /* Blocks [b0, b1) read the input channels of their groups: several groups at once when they are small, else one group in
    chunks. */
-static void run_group(uc_tile *tile, const uc_layout *conv, float *dst, int64_t c0, int64_t b0, int64_t b1, int64_t first,
-                      int64_t loaded) {
+static void run_group(uc_tile *tile, const uc_layout *conv, float *dst, int64_t c0, int64_t b0,
+                      int64_t b1, int64_t first, int64_t loaded) {
   const uc_engine *e = tile->run->engine;
   uc_layout x;
   for (int64_t e0 = 0; e0 < e->group_in || e0 == 0; e0 += e->chunk) {

@@ -14,10 +14,10 @@
 
 #include "../epilogue.h"
 #include "../plan.h"
+#include "../program.h"
 #include "../tensor.h"
 #include "isa.h"
 #include "layout.h"
-#include "../program.h"
 #include "threads.h"
 
 /* ---- packed weights ---- */
@@ -48,7 +48,8 @@ typedef struct uc_engine {
   uc_axis_table table[UC_AXES];
   int64_t kernel_size; /* K0 * K1 * K2 */
   int64_t group_in, group_out;
-  int64_t chunk; /* input channels per chunk: a property of the problem, so that sums keep their order */
+  int64_t
+      chunk; /* input channels per chunk: a property of the problem, so that sums keep their order */
   int64_t block_count;
   uc_block *block;
   int64_t max_taps; /* of one phase */
@@ -66,7 +67,8 @@ typedef struct uc_packed_header {
 } uc_packed_header;
 
 upconv_status uc_engine_plan_weights(uc_engine *engine);
-upconv_status uc_engine_pack(const uc_engine *engine, const upconv_parameters *parameters, void *packed);
+upconv_status uc_engine_pack(const uc_engine *engine, const upconv_parameters *parameters,
+                             void *packed);
 upconv_status uc_engine_check_packed(const uc_engine *engine, const void *packed, bool *finite);
 
 /* ---- extents ---- */
@@ -75,13 +77,13 @@ upconv_status uc_engine_check_packed(const uc_engine *engine, const void *packed
 typedef struct uc_tiling {
   int64_t extent[UC_AXES]; /* of the target */
   int64_t tile[UC_AXES], tiles[UC_AXES];
-  bool flat;                    /* rows of the convolution's tile follow the input tile's pitch */
-  int64_t x_size[UC_AXES];      /* input tile */
-  int64_t x_plane, x_channel;   /* pitches */
-  int64_t x_channels;           /* channels held */
-  int64_t block_channels;       /* output channels per round, about */
-  int64_t segments;             /* reductions: parts of the reduced extents, each with sums of its own */
-  int64_t scratch;              /* floats per thread */
+  bool flat;                  /* rows of the convolution's tile follow the input tile's pitch */
+  int64_t x_size[UC_AXES];    /* input tile */
+  int64_t x_plane, x_channel; /* pitches */
+  int64_t x_channels;         /* channels held */
+  int64_t block_channels;     /* output channels per round, about */
+  int64_t segments; /* reductions: parts of the reduced extents, each with sums of its own */
+  int64_t scratch;  /* floats per thread */
   int64_t x_at, taps_at, rows_at, channels_at, steps_at; /* offsets in the scratch, in floats */
 } uc_tiling;
 
@@ -89,16 +91,17 @@ typedef struct uc_tiling {
 typedef struct uc_run {
   const uc_engine *engine;
   const uc_call *call;
-  int64_t batch, n0;             /* samples of this run: [n0, n0 + batch) */
-  int64_t in_size[UC_AXES];      /* of the whole x */
-  int64_t (*shape)[UC_RANK];     /* per value, of the whole batch */
-  upconv_tensor *kept;           /* per value: where it lives, if it is kept; y for the last */
-  upconv_tensor *tensor;         /* the caller's extra tensors, canonical; stride 0 on axes they are broadcast along */
+  int64_t batch, n0;         /* samples of this run: [n0, n0 + batch) */
+  int64_t in_size[UC_AXES];  /* of the whole x */
+  int64_t (*shape)[UC_RANK]; /* per value, of the whole batch */
+  upconv_tensor *kept;       /* per value: where it lives, if it is kept; y for the last */
+  upconv_tensor *
+      tensor; /* the caller's extra tensors, canonical; stride 0 on axes they are broadcast along */
   const float *packed;
   bool skip_borders;
   const uc_pass *pass; /* the pass under way */
   uc_tiling tiling;
-  int64_t *slot_at; /* per slot: offset in the scratch */
+  int64_t *slot_at;             /* per slot: offset in the scratch */
   int64_t target_size[UC_AXES]; /* reductions: what is reduced */
   double *partial;              /* reductions: [segments][N][C][D][H][W] of the result */
   float *scratch;
@@ -114,16 +117,17 @@ typedef struct uc_workspace {
 
 /* Tiles for a pass; shape: of every value, with the whole batch. slot_at (uc_engine_slots_bytes) receives
    offsets into the scratch. */
-void uc_tiling_choose(const uc_engine *engine, const uc_pass *pass, const int64_t (*shape)[UC_RANK], int64_t *slot_at,
-                      uc_tiling *tiling);
+void uc_tiling_choose(const uc_engine *engine, const uc_pass *pass, const int64_t (*shape)[UC_RANK],
+                      int64_t *slot_at, uc_tiling *tiling);
 /* Shapes of all values for an x of x_shape. */
-upconv_status uc_engine_shapes(const uc_engine *engine, const int64_t x_shape[UC_RANK], int64_t (*shape)[UC_RANK]);
+upconv_status uc_engine_shapes(const uc_engine *engine, const int64_t x_shape[UC_RANK],
+                               int64_t (*shape)[UC_RANK]);
 /* Bytes of slot_at: the slots' offsets of any pass, and boxes and layouts of its steps behind them. */
 size_t uc_engine_slots_bytes(const uc_engine *engine);
 /* The parts before values_at, which depend on the plan alone. */
 void uc_engine_bookkeeping(const uc_engine *engine, uc_workspace *workspace);
-upconv_status uc_engine_workspace(const uc_engine *engine, const int64_t (*shape)[UC_RANK], int64_t *slot_at,
-                                  uc_workspace *workspace);
+upconv_status uc_engine_workspace(const uc_engine *engine, const int64_t (*shape)[UC_RANK],
+                                  int64_t *slot_at, uc_workspace *workspace);
 upconv_status uc_engine_execute(const uc_engine *engine, const uc_call *call);
 
 /* ---- one tile ---- */
@@ -131,18 +135,19 @@ upconv_status uc_engine_execute(const uc_engine *engine, const uc_call *call);
 typedef struct uc_tile {
   const uc_run *run;
   float *scratch;
-  int64_t n;        /* sample */
-  int64_t c0, c1;   /* channels under way; a step with fewer channels has one, or all */
-  uc_box *box;      /* per step */
+  int64_t n;      /* sample */
+  int64_t c0, c1; /* channels under way; a step with fewer channels has one, or all */
+  uc_box *box;    /* per step */
   uc_layout *layout;
   int64_t x_first, x_count; /* channels that the input tile holds; count 0: none yet */
 } uc_tile;
 
 /* Boxes of all steps for a tile of the target: what each must hold so that the later ones can be computed. */
-void uc_tile_boxes(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *target, uc_box *box);
+void uc_tile_boxes(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *target,
+                   uc_box *box);
 /* Layouts of all steps from their boxes. row_pitch of the convolution: 0 or the input tile's. */
-void uc_tile_layouts(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *box, int64_t row_pitch,
-                     uc_layout *layout);
+void uc_tile_layouts(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *box,
+                     int64_t row_pitch, uc_layout *layout);
 /* Computes the target's box for the tile's sample, then stores it or adds it to the sums of a segment. */
 void uc_tile_run(uc_tile *tile, const uc_box *target, int64_t segment);
 

@@ -12,18 +12,20 @@
 #include "engine.h"
 
 enum {
-  BUDGET = 40 * 1024,       /* floats of scratch that a tile should stay within */
-  CHANNEL_PIECE = 512,      /* positions that a channel operator takes at once */
-  TASKS_PER_THREAD = 4,     /* so that threads finish together */
-  REDUCTION_TASKS = 16,     /* per sample */
-  START_COST = 60,          /* of a run of positions, in multiply-adds of vectors */
-  FIRST_WIDTH = 512         /* positions along W that are never worth splitting further */
+  BUDGET = 40 * 1024,   /* floats of scratch that a tile should stay within */
+  CHANNEL_PIECE = 512,  /* positions that a channel operator takes at once */
+  TASKS_PER_THREAD = 4, /* so that threads finish together */
+  REDUCTION_TASKS = 16, /* per sample */
+  START_COST = 60,      /* of a run of positions, in multiply-adds of vectors */
+  FIRST_WIDTH = 512     /* positions along W that are never worth splitting further */
 };
 
 static int64_t padded(int64_t n) { return (n + UC_PAD - 1) / UC_PAD * UC_PAD; }
 
-upconv_status uc_engine_shapes(const uc_engine *e, const int64_t x_shape[UC_RANK], int64_t (*shape)[UC_RANK]) {
-  upconv_status status = uc_problem_conv_shape(&e->lowered->conv, x_shape[0], x_shape + 2, shape[0]);
+upconv_status uc_engine_shapes(const uc_engine *e, const int64_t x_shape[UC_RANK],
+                               int64_t (*shape)[UC_RANK]) {
+  upconv_status status =
+      uc_problem_conv_shape(&e->lowered->conv, x_shape[0], x_shape + 2, shape[0]);
   return status == UPCONV_OK ? uc_epilogue_shapes(e->lowered->tail, shape[0], shape) : status;
 }
 
@@ -37,8 +39,9 @@ static int64_t step_channels(const uc_pass *pass, const uc_step *step, const uc_
 
 static void grow(int64_t *size, int64_t wanted) { *size = uc_max(*size, wanted); }
 
-static void measure_copies(const uc_pass *pass, const upconv_epilogue *tail, const uc_step *step, const uc_layout *own,
-                           const uc_box *box, const uc_tiling *t, int64_t *slot_size) {
+static void measure_copies(const uc_pass *pass, const upconv_epilogue *tail, const uc_step *step,
+                           const uc_layout *own, const uc_box *box, const uc_tiling *t,
+                           int64_t *slot_size) {
   for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
     if (step->copy[i] < 0) continue;
     const uc_step *source = &pass->step[step->source[i]];
@@ -50,8 +53,9 @@ static void measure_copies(const uc_pass *pass, const upconv_epilogue *tail, con
 }
 
 /* Boxes and layouts of one tile of the candidate size, which begins at `begin`; sizes are raised to what it needs. */
-static void measure_at(const uc_engine *e, const uc_pass *pass, uc_tiling *t, const int64_t begin[UC_AXES], uc_box *box,
-                       uc_layout *layout, int64_t *slot_size, int64_t *widest) {
+static void measure_at(const uc_engine *e, const uc_pass *pass, uc_tiling *t,
+                       const int64_t begin[UC_AXES], uc_box *box, uc_layout *layout,
+                       int64_t *slot_size, int64_t *widest) {
   const upconv_epilogue *tail = e->lowered->tail;
   uc_box target;
   memcpy(target.begin, begin, sizeof target.begin);
@@ -85,8 +89,8 @@ static void measure_input(const uc_engine *e, const uc_pass *pass, uc_tiling *t)
 }
 
 /* Fills the tiling's sizes and the slots' offsets for t->tile. box, layout: room for the steps. */
-static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64_t *slot_at, uc_box *box,
-                    uc_layout *layout) {
+static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64_t *slot_at,
+                    uc_box *box, uc_layout *layout) {
   int64_t last[UC_AXES], widest = 0;
   for (int a = 0; a < UC_AXES; a++) {
     last[a] = uc_max(0, t->extent[a] - t->tile[a]);
@@ -120,7 +124,8 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
 
 /* Whether to run over whole planes, with the input's row pitch, rather than row by row: counts vectors of positions, and
    the cost of starting a run in multiply-adds of vectors. */
-static bool flat_pays(const uc_engine *e, const uc_pass *pass, const uc_layout *layout, const uc_tiling *t) {
+static bool flat_pays(const uc_engine *e, const uc_pass *pass, const uc_layout *layout,
+                      const uc_tiling *t) {
   if (!pass->conv) return false;
   int k = 0;
   while (pass->step[k].kind != UC_STEP_CONV) k++;
@@ -207,23 +212,27 @@ static void choose_unit(chooser *c) {
     int64_t stride = c->pass->conv ? c->e->lowered->conv.axis[a].stride : 1;
     for (int k = 0; k < c->pass->step_count; k++) {
       const uc_step *step = &c->pass->step[k];
-      if (step->kind != UC_STEP_OP || uc_op_classify(tail->op[step->op].kind) != UC_CLASS_POOL) continue;
+      if (step->kind != UC_STEP_OP || uc_op_classify(tail->op[step->op].kind) != UC_CLASS_POOL)
+        continue;
       stride = uc_max(1, stride / tail->op[step->op].window.stride[a]);
     }
     c->unit[a] = stride;
   }
 }
 
-void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK], int64_t *slot_at,
-                      uc_tiling *t) {
+void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK],
+                      int64_t *slot_at, uc_tiling *t) {
   *t = (uc_tiling){.block_channels = UC_MAX_MC, .segments = 1};
   /* the target's extents: those of the result, or of what the reduction reads */
-  int target = pass->reduce_op >= 0 ? e->lowered->tail->op[pass->reduce_op].operand[0].index : pass->result;
+  int target =
+      pass->reduce_op >= 0 ? e->lowered->tail->op[pass->reduce_op].operand[0].index : pass->result;
   for (int a = 0; a < UC_AXES; a++) t->extent[a] = uc_max(1, shape[target][a + 2]);
   bool reduce = pass->reduce_op >= 0;
   int64_t batch = uc_max(1, shape[target][0]);
   int64_t tasks = (int64_t)TASKS_PER_THREAD * uc_threads_count(e->threads);
-  int64_t least = reduce ? REDUCTION_TASKS : uc_threads_count(e->threads) == 1 ? 1 : uc_ceil_div(tasks, batch);
+  int64_t least = reduce                              ? REDUCTION_TASKS
+                  : uc_threads_count(e->threads) == 1 ? 1
+                                                      : uc_ceil_div(tasks, batch);
   chooser c = {.e = e, .pass = pass, .t = t, .slot_at = slot_at};
   /* boxes and layouts of the steps lie behind the slots' offsets */
   c.box = (uc_box *)(void *)(slot_at + pass->slot_count);
@@ -236,8 +245,10 @@ void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*s
   if (!reduce) return;
   int64_t kept = 1, reduced = 1;
   for (int a = 0; a < UC_AXES; a++)
-    if (e->lowered->tail->op[pass->reduce_op].axes >> (1 + a) & 1) reduced *= t->tiles[a];
-    else kept *= t->tiles[a];
+    if (e->lowered->tail->op[pass->reduce_op].axes >> (1 + a) & 1)
+      reduced *= t->tiles[a];
+    else
+      kept *= t->tiles[a];
   t->segments = uc_min(reduced, uc_ceil_div(REDUCTION_TASKS, kept));
 }
 
@@ -270,8 +281,8 @@ void uc_engine_bookkeeping(const uc_engine *e, uc_workspace *w) {
 }
 
 /* Sums of the widest reduction, and scratch of the largest tile. */
-static void pass_bytes(const uc_engine *e, const int64_t (*shape)[UC_RANK], int64_t *slot_at, size_t *partial,
-                       size_t *scratch) {
+static void pass_bytes(const uc_engine *e, const int64_t (*shape)[UC_RANK], int64_t *slot_at,
+                       size_t *partial, size_t *scratch) {
   for (int i = 0; i < e->program.pass_count; i++) {
     uc_tiling t;
     uc_tiling_choose(e, &e->program.pass[i], shape, slot_at, &t);
@@ -285,8 +296,8 @@ static void pass_bytes(const uc_engine *e, const int64_t (*shape)[UC_RANK], int6
   }
 }
 
-upconv_status uc_engine_workspace(const uc_engine *e, const int64_t (*shape)[UC_RANK], int64_t *slot_at,
-                                  uc_workspace *w) {
+upconv_status uc_engine_workspace(const uc_engine *e, const int64_t (*shape)[UC_RANK],
+                                  int64_t *slot_at, uc_workspace *w) {
   uc_engine_bookkeeping(e, w);
   size_t values = (size_t)e->program.value_count, at = w->values_at;
   for (size_t v = 0; v + 1 < values; v++) {

@@ -13,9 +13,9 @@
 #include "../epilogue.h"
 
 enum {
-  UC_PAD = 16,    /* floats: the widest vector */
-  UC_ALIGN = 64,  /* bytes */
-  UC_MAX_MC = 8   /* output channels of a convolution block */
+  UC_PAD = 16,   /* floats: the widest vector */
+  UC_ALIGN = 64, /* bytes */
+  UC_MAX_MC = 8  /* output channels of a convolution block */
 };
 
 /* An operand of an elementwise kernel: a padded vector of n floats, or (vector NULL) one number. */
@@ -71,8 +71,8 @@ typedef struct uc_isa {
   /* Over channels: kind is SOFTMAX, LOG_SOFTMAX, LOGSUMEXP, SUM, MEAN, MAX or MIN. Channel c of position i is
      src[c * src_stride + i]; dst likewise (one channel for the reductions). All rows padded. scratch: 2 * (n rounded up
      to UC_PAD) floats. Sums run in channel order. MAX and MIN keep NaN. */
-  void (*channels)(upconv_op_kind kind, float *dst, int64_t dst_stride, const float *src, int64_t src_stride,
-                   int64_t channels, int64_t n, float *scratch);
+  void (*channels)(upconv_op_kind kind, float *dst, int64_t dst_stride, const float *src,
+                   int64_t src_stride, int64_t channels, int64_t n, float *scratch);
 
   /* Spatial reductions of one row of exactly n floats into a running value: SUM adds in float64 in index order by
      lane (fixed lanes, whatever the instruction set's width); MAX and MIN keep NaN. */
@@ -88,11 +88,11 @@ typedef struct uc_isa {
   void (*interleave)(float *dst, const float *const *src, int64_t rows, int64_t total);
   /* Transposes between [channels][n] (row stride src_stride) and [n][channels] in memory of dtype:
      dst[i * dst_stride + c] = src[c * src_stride + i]. */
-  void (*store_transposed)(void *dst, upconv_dtype dtype, int64_t dst_stride, const float *src, int64_t src_stride,
-                           int64_t channels, int64_t n);
+  void (*store_transposed)(void *dst, upconv_dtype dtype, int64_t dst_stride, const float *src,
+                           int64_t src_stride, int64_t channels, int64_t n);
   /* dst[c * dst_stride + i] = src[i * src_stride + c]; dst rows padded. */
-  void (*load_transposed)(float *dst, int64_t dst_stride, const void *src, upconv_dtype dtype, int64_t src_stride,
-                          int64_t channels, int64_t n);
+  void (*load_transposed)(float *dst, int64_t dst_stride, const void *src, upconv_dtype dtype,
+                          int64_t src_stride, int64_t channels, int64_t n);
 } uc_isa;
 
 extern const uc_isa uc_isa_base;

@@ -20,7 +20,9 @@ void uc_box_unite(uc_box *a, const uc_box *b) {
   }
 }
 
-static bool natural(const uc_layout *l) { return l->split[0] == 1 && l->split[1] == 1 && l->split[2] == 1; }
+static bool natural(const uc_layout *l) {
+  return l->split[0] == 1 && l->split[1] == 1 && l->split[2] == 1;
+}
 
 static int64_t padded(int64_t n) { return (n + UC_PAD - 1) / UC_PAD * UC_PAD; }
 
@@ -41,7 +43,8 @@ void uc_layout_init(uc_layout *l, const uc_box *box, const int64_t *split, int64
 }
 
 /* Copies local elements w0 .. w0 + n of a source row to a row of the destination's residue: w advances by `step`. */
-static void copy_strided(float *dst, const uc_layout *from, const float *row0, int64_t w0, int64_t step, int64_t n) {
+static void copy_strided(float *dst, const uc_layout *from, const float *row0, int64_t w0,
+                         int64_t step, int64_t n) {
   int64_t s = from->split[2];
   for (int64_t j = 0; j < n; j++) {
     int64_t w = w0 + j * step;
@@ -49,8 +52,8 @@ static void copy_strided(float *dst, const uc_layout *from, const float *row0, i
   }
 }
 
-void uc_layout_copy(const uc_isa *isa, const uc_layout *to, float *dst, const uc_layout *from, const float *src,
-                    int64_t channels, float *scratch) {
+void uc_layout_copy(const uc_isa *isa, const uc_layout *to, float *dst, const uc_layout *from,
+                    const float *src, int64_t channels, float *scratch) {
   int64_t shift[UC_AXES];
   for (int i = 0; i < UC_AXES; i++) shift[i] = to->box.begin[i] - from->box.begin[i];
   for (int64_t c = 0; c < channels; c++)
@@ -58,15 +61,16 @@ void uc_layout_copy(const uc_isa *isa, const uc_layout *to, float *dst, const uc
       for (int64_t h = 0; h < to->box.size[1]; h++) {
         const float *channel = src + c * from->channel;
         if (to->split[2] == 1) {
-          const float *row = uc_layout_natural_row(isa, from, channel, d + shift[0], h + shift[1], scratch);
+          const float *row =
+              uc_layout_natural_row(isa, from, channel, d + shift[0], h + shift[1], scratch);
           float *out = dst + c * to->channel + uc_layout_row(to, d, h, 0);
           memcpy(out, row + shift[2], (size_t)to->box.size[2] * sizeof *out);
           continue;
         }
         const float *row0 = channel + uc_layout_row(from, d + shift[0], h + shift[1], 0);
         for (int64_t r = 0; r < to->split[2] && r < to->box.size[2]; r++)
-          copy_strided(dst + c * to->channel + uc_layout_row(to, d, h, r), from, row0, r + shift[2], to->split[2],
-                       uc_layout_positions(to, 2, r));
+          copy_strided(dst + c * to->channel + uc_layout_row(to, d, h, r), from, row0, r + shift[2],
+                       to->split[2], uc_layout_positions(to, 2, r));
       }
 }
 
@@ -75,11 +79,12 @@ enum { MAX_INTERLEAVE = 64 }; /* rows that one call of the kernel takes */
 static void interleave_many(const uc_layout *l, const float *row0, float *scratch) {
   int64_t s = l->split[2];
   for (int64_t r = 0; r < s && r < l->box.size[2]; r++)
-    for (int64_t j = 0; j < uc_layout_positions(l, 2, r); j++) scratch[j * s + r] = row0[r * l->volume + j];
+    for (int64_t j = 0; j < uc_layout_positions(l, 2, r); j++)
+      scratch[j * s + r] = row0[r * l->volume + j];
 }
 
-const float *uc_layout_natural_row(const uc_isa *isa, const uc_layout *l, const float *channel, int64_t d, int64_t h,
-                                   float *scratch) {
+const float *uc_layout_natural_row(const uc_isa *isa, const uc_layout *l, const float *channel,
+                                   int64_t d, int64_t h, float *scratch) {
   if (natural(l)) return channel + d * l->plane + h * l->row;
   const float *row0 = channel + uc_layout_row(l, d, h, 0);
   int64_t s = l->split[2];
@@ -94,7 +99,8 @@ const float *uc_layout_natural_row(const uc_isa *isa, const uc_layout *l, const 
   return scratch;
 }
 
-static const char *element(const upconv_tensor *t, int64_t n, int64_t c, int64_t d, int64_t h, int64_t w) {
+static const char *element(const upconv_tensor *t, int64_t n, int64_t c, int64_t d, int64_t h,
+                           int64_t w) {
   int64_t at[UC_RANK] = {n, c, d, h, w}, index = 0;
   for (int i = 0; i < UC_RANK; i++)
     if (t->stride[i] != 0) index += (at[i] - t->offset[i]) * t->stride[i];
@@ -102,30 +108,35 @@ static const char *element(const upconv_tensor *t, int64_t n, int64_t c, int64_t
 }
 
 /* Loads exactly n floats: with residues, what a padded kernel writes beyond them may be another residue's first row. */
-static void load_exact(const uc_isa *isa, float *dst, const char *from, upconv_dtype dtype, int64_t stride, int64_t n) {
+static void load_exact(const uc_isa *isa, float *dst, const char *from, upconv_dtype dtype,
+                       int64_t stride, int64_t n) {
   enum { PIECE = 256 };
   float piece[PIECE];
   for (int64_t i = 0; i < n; i += PIECE) {
     int64_t count = uc_min(PIECE, n - i);
-    isa->load_row(piece, from + i * stride * (int64_t)upconv_dtype_size(dtype), dtype, stride, count);
+    isa->load_row(piece, from + i * stride * (int64_t)upconv_dtype_size(dtype), dtype, stride,
+                  count);
     memcpy(dst + i, piece, (size_t)count * sizeof *dst);
   }
 }
 
 /* One row of one channel: positions of residue r, zero where the element lies outside the valid range. */
-static void load_row(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *t, const int64_t at[4],
-                     int64_t r, uc_range valid) {
+static void load_row(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *t,
+                     const int64_t at[4], int64_t r, uc_range valid) {
   int64_t s = to->split[2], n = uc_layout_positions(to, 2, r);
   int64_t w0 = to->box.begin[2] + r;
-  int64_t j0 = uc_max(0, uc_ceil_div(valid.begin - w0, s)), j1 = uc_min(n, uc_ceil_div(valid.end - w0, s));
+  int64_t j0 = uc_max(0, uc_ceil_div(valid.begin - w0, s)),
+          j1 = uc_min(n, uc_ceil_div(valid.end - w0, s));
   if (j0 >= j1) {
     memset(dst, 0, (size_t)n * sizeof *dst);
     return;
   }
   const char *from = element(t, at[0], at[1], at[2], at[3], w0 + j0 * s);
   /* in natural order a padded kernel spills into what is written later: the zeros at the end, the next row */
-  if (natural(to)) isa->load_row(dst + j0, from, t->dtype, t->stride[4], j1 - j0);
-  else load_exact(isa, dst + j0, from, t->dtype, t->stride[4] * s, j1 - j0);
+  if (natural(to))
+    isa->load_row(dst + j0, from, t->dtype, t->stride[4], j1 - j0);
+  else
+    load_exact(isa, dst + j0, from, t->dtype, t->stride[4] * s, j1 - j0);
   memset(dst, 0, (size_t)j0 * sizeof *dst);
   memset(dst + j1, 0, (size_t)(n - j1) * sizeof *dst);
 }
@@ -149,30 +160,34 @@ static bool transposable(const uc_layout *l, const upconv_tensor *t, int64_t cha
   return t->stride[1] == 1 && t->stride[4] != 1 && channels > 1 && natural(l);
 }
 
-static void load_transposed_row(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *t,
-                                const int64_t at[4], int64_t channels, uc_range valid) {
+static void load_transposed_row(const uc_isa *isa, const uc_layout *to, float *dst,
+                                const upconv_tensor *t, const int64_t at[4], int64_t channels,
+                                uc_range valid) {
   int64_t n = to->box.size[2], w0 = to->box.begin[2];
   int64_t j0 = uc_min(n, uc_max(0, valid.begin - w0)), j1 = uc_max(j0, uc_min(n, valid.end - w0));
   if (j1 > j0)
-    isa->load_transposed(dst + j0, to->channel, element(t, at[0], at[1], at[2], at[3], w0 + j0), t->dtype, t->stride[4],
-                         channels, j1 - j0);
+    isa->load_transposed(dst + j0, to->channel, element(t, at[0], at[1], at[2], at[3], w0 + j0),
+                         t->dtype, t->stride[4], channels, j1 - j0);
   for (int64_t c = 0; c < channels; c++) {
     memset(dst + c * to->channel, 0, (size_t)j0 * sizeof *dst);
     memset(dst + c * to->channel + j1, 0, (size_t)(n - j1) * sizeof *dst);
   }
 }
 
-static void load_channel_row(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *t,
-                             const int64_t at[4], int64_t d, int64_t h, bool inside, uc_range valid) {
+static void load_channel_row(const uc_isa *isa, const uc_layout *to, float *dst,
+                             const upconv_tensor *t, const int64_t at[4], int64_t d, int64_t h,
+                             bool inside, uc_range valid) {
   for (int64_t r = 0; r < to->split[2] && r < to->box.size[2]; r++) {
     float *row = dst + uc_layout_row(to, d, h, r);
-    if (inside) load_row(isa, to, row, t, at, r, valid);
-    else memset(row, 0, (size_t)uc_layout_positions(to, 2, r) * sizeof *row);
+    if (inside)
+      load_row(isa, to, row, t, at, r, valid);
+    else
+      memset(row, 0, (size_t)uc_layout_positions(to, 2, r) * sizeof *row);
   }
 }
 
-void uc_layout_load(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *t, int64_t n, int64_t c0,
-                    int64_t channels) {
+void uc_layout_load(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *t,
+                    int64_t n, int64_t c0, int64_t channels) {
   uc_range valid[UC_AXES];
   for (int i = 0; i < UC_AXES; i++) valid[i] = present(t, i);
   /* rows in ascending order: a padded row may spill into the next one, which is then written */
@@ -192,11 +207,12 @@ void uc_layout_load(const uc_isa *isa, const uc_layout *to, float *dst, const up
     }
 }
 
-static void store_last(const uc_isa *isa, const uc_layout *l, const float *src, char *to, const upconv_tensor *t,
-                       int64_t d, int64_t h, int64_t channels, float *scratch) {
+static void store_last(const uc_isa *isa, const uc_layout *l, const float *src, char *to,
+                       const upconv_tensor *t, int64_t d, int64_t h, int64_t channels,
+                       float *scratch) {
   if (l->split[2] == 1) {
-    isa->store_transposed(to, t->dtype, t->stride[4], src + uc_layout_row(l, d, h, 0), l->channel, channels,
-                          l->box.size[2]);
+    isa->store_transposed(to, t->dtype, t->stride[4], src + uc_layout_row(l, d, h, 0), l->channel,
+                          channels, l->box.size[2]);
     return;
   }
   int64_t pitch = padded(l->box.size[2]);
@@ -206,11 +222,13 @@ static void store_last(const uc_isa *isa, const uc_layout *l, const float *src, 
 }
 
 /* Channels-last memory takes all channels of a row at once, other memory channel by channel. */
-void uc_layout_store(const uc_isa *isa, const uc_layout *l, const float *src, const upconv_tensor *t, int64_t n,
-                     int64_t c0, int64_t channels, float *scratch) {
+void uc_layout_store(const uc_isa *isa, const uc_layout *l, const float *src,
+                     const upconv_tensor *t, int64_t n, int64_t c0, int64_t channels,
+                     float *scratch) {
   bool last = t->stride[1] == 1 && t->stride[4] != 1 && channels > 1;
   int64_t size = (int64_t)upconv_dtype_size(t->dtype);
-  char *first = (char *)(uintptr_t)element(t, n, c0, l->box.begin[0], l->box.begin[1], l->box.begin[2]);
+  char *first =
+      (char *)(uintptr_t)element(t, n, c0, l->box.begin[0], l->box.begin[1], l->box.begin[2]);
   for (int64_t c = 0; c < (last ? 1 : channels); c++)
     for (int64_t d = 0; d < l->box.size[0]; d++) {
       char *to = first + (c * t->stride[1] + d * t->stride[2]) * size;
@@ -218,7 +236,8 @@ void uc_layout_store(const uc_isa *isa, const uc_layout *l, const float *src, co
         if (last)
           store_last(isa, l, src, to, t, d, h, channels, scratch);
         else
-          isa->store_row(to, t->dtype, t->stride[4], uc_layout_natural_row(isa, l, src + c * l->channel, d, h, scratch),
+          isa->store_row(to, t->dtype, t->stride[4],
+                         uc_layout_natural_row(isa, l, src + c * l->channel, d, h, scratch),
                          l->box.size[2]);
     }
 }

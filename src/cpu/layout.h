@@ -18,7 +18,7 @@ typedef struct uc_box {
 typedef struct uc_layout {
   uc_box box;
   int64_t split[UC_AXES];
-  int64_t count[UC_AXES]; /* positions of residue 0, the longest */
+  int64_t count[UC_AXES];     /* positions of residue 0, the longest */
   int64_t row, plane, volume; /* pitches of positions along H and D, and of residues */
   int64_t channel;            /* floats per channel: a multiple of UC_PAD, overrun included */
 } uc_layout;
@@ -38,30 +38,31 @@ static inline int64_t uc_layout_positions(const uc_layout *l, int axis, int64_t 
 /* First float of the row that holds local elements (d, h, residue + split * j) for j = 0, 1, ... */
 static inline int64_t uc_layout_row(const uc_layout *l, int64_t d, int64_t h, int64_t residue) {
   int64_t rd = d % l->split[0], rh = h % l->split[1];
-  return ((rd * l->split[1] + rh) * l->split[2] + residue) * l->volume + d / l->split[0] * l->plane +
-         h / l->split[1] * l->row;
+  return ((rd * l->split[1] + rh) * l->split[2] + residue) * l->volume +
+         d / l->split[0] * l->plane + h / l->split[1] * l->row;
 }
 
 /* Copies the box of `to` out of `from`, which holds at least that box, for `channels` channels. scratch: a row of from's
    box in natural order, padded. */
-void uc_layout_copy(const uc_isa *isa, const uc_layout *to, float *dst, const uc_layout *from, const float *src,
-                    int64_t channels, float *scratch);
+void uc_layout_copy(const uc_isa *isa, const uc_layout *to, float *dst, const uc_layout *from,
+                    const float *src, int64_t channels, float *scratch);
 
 /* A row of natural order: local elements (d, h, 0 .. size). Points into src where the split is 1, else to scratch. */
-const float *uc_layout_natural_row(const uc_isa *isa, const uc_layout *l, const float *channel, int64_t d, int64_t h,
-                                   float *scratch);
+const float *uc_layout_natural_row(const uc_isa *isa, const uc_layout *l, const float *channel,
+                                   int64_t d, int64_t h, float *scratch);
 
 /* Makes a view the same everywhere along a canonical axis where it has one element. */
 void uc_layout_broadcast(upconv_tensor *view, int axis);
 
 /* Loads channels [c0, c0 + channels) of sample n of a view of a whole tensor; the view's offset and shape say which part
    it holds. Elements outside it become 0. */
-void uc_layout_load(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *tensor, int64_t n,
-                    int64_t c0, int64_t channels);
+void uc_layout_load(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *tensor,
+                    int64_t n, int64_t c0, int64_t channels);
 
 /* Stores channels [c0, c0 + channels), of which src holds channel c0 first, into a view that holds the box. scratch:
    channels rows in natural order, padded. */
-void uc_layout_store(const uc_isa *isa, const uc_layout *from, const float *src, const upconv_tensor *tensor, int64_t n,
-                     int64_t c0, int64_t channels, float *scratch);
+void uc_layout_store(const uc_isa *isa, const uc_layout *from, const float *src,
+                     const upconv_tensor *tensor, int64_t n, int64_t c0, int64_t channels,
+                     float *scratch);
 
 #endif

@@ -13,7 +13,8 @@ static const upconv_op *op_of(const uc_tile *tile, const uc_step *step) {
 /* ---- operands ---- */
 
 /* An operand's tile in a given layout: its own buffer, or a copy where the layouts differ. */
-static const float *operand_in(uc_tile *tile, const uc_step *step, int i, const uc_layout *layout, uc_layout *own) {
+static const float *operand_in(uc_tile *tile, const uc_step *step, int i, const uc_layout *layout,
+                               uc_layout *own) {
   const uc_step *source = &tile->run->pass->step[step->source[i]];
   const uc_layout *from = &tile->layout[step->source[i]];
   float *buffer = uc_tile_slot(tile, source->slot);
@@ -31,10 +32,14 @@ static float scalar_operand(const uc_tile *tile, const upconv_operand *o, int64_
   const uc_run *run = tile->run;
   if (o->kind == UPCONV_OPERAND_CONSTANT) return (float)o->constant;
   if (o->kind == UPCONV_OPERAND_PARAM)
-    return run->packed[run->engine->param_at[o->index] + (run->engine->param_size[o->index] > 1 ? c : 0)];
+    return run
+        ->packed[run->engine->param_at[o->index] + (run->engine->param_size[o->index] > 1 ? c : 0)];
   if (o->kind == UPCONV_OPERAND_NONE) return absent;
-  const upconv_tensor *t = o->kind == UPCONV_OPERAND_TENSOR ? &run->tensor[o->index] : &run->kept[o->index];
-  return (float)uc_load(t->data, t->dtype, t->stride[0] * (tile->n - t->offset[0]) + t->stride[1] * (c - t->offset[1]));
+  const upconv_tensor *t =
+      o->kind == UPCONV_OPERAND_TENSOR ? &run->tensor[o->index] : &run->kept[o->index];
+  return (float)uc_load(t->data, t->dtype,
+                        t->stride[0] * (tile->n - t->offset[0]) +
+                            t->stride[1] * (c - t->offset[1]));
 }
 
 /* ---- elementwise ---- */
@@ -58,7 +63,9 @@ static void run_elementwise(uc_tile *tile, int k) {
     e.dst = uc_tile_slot(tile, step->slot) + c * layout->channel;
     for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
       e.operand[i].vector = vector[i] ? vector[i] + c * pitch[i] : NULL;
-      if (!vector[i]) e.operand[i].scalar = scalar_operand(tile, &op->operand[i], first + c, i == 1 ? 1.0F : 0.0F);
+      if (!vector[i])
+        e.operand[i].scalar =
+            scalar_operand(tile, &op->operand[i], first + c, i == 1 ? 1.0F : 0.0F);
     }
     tile->run->engine->isa->elementwise(&e);
   }
@@ -77,16 +84,19 @@ typedef struct pool {
 } pool;
 
 /* Gives elements outside the value what leaves the result alone. */
-static void fill_row(const uc_layout *l, float *channel, int64_t d, int64_t h, uc_range valid, float value) {
+static void fill_row(const uc_layout *l, float *channel, int64_t d, int64_t h, uc_range valid,
+                     float value) {
   for (int64_t w = 0; w < l->box.size[2]; w++) {
     if (w == valid.begin && valid.end > valid.begin) w = valid.end;
-    if (w < l->box.size[2]) channel[uc_layout_row(l, d, h, w % l->split[2]) + w / l->split[2]] = value;
+    if (w < l->box.size[2])
+      channel[uc_layout_row(l, d, h, w % l->split[2]) + w / l->split[2]] = value;
   }
 }
 
 static bool inside_all(const pool *p) {
   for (int a = 0; a < UC_AXES; a++)
-    if (p->in->box.begin[a] < 0 || p->in->box.begin[a] + p->in->box.size[a] > p->extent[a]) return false;
+    if (p->in->box.begin[a] < 0 || p->in->box.begin[a] + p->in->box.size[a] > p->extent[a])
+      return false;
   return true;
 }
 
@@ -103,16 +113,20 @@ static void fill_outside(const pool *p, float *channel, float value) {
 
 /* One tap of the window, for all outputs of a channel. The window's stride is a multiple of the operand's split, so
    neighbouring outputs read equally spaced positions of one residue. */
-static void pool_tap(const pool *p, accumulate add, const float *channel, const int64_t tap[UC_AXES], float *dst) {
+static void pool_tap(const pool *p, accumulate add, const float *channel,
+                     const int64_t tap[UC_AXES], float *dst) {
   const upconv_window *w = p->window;
   int64_t at[UC_AXES], step[UC_AXES];
   for (int a = 0; a < UC_AXES; a++) {
-    at[a] = p->out->box.begin[a] * w->stride[a] - w->pad_begin[a] + tap[a] * w->dilation[a] - p->in->box.begin[a];
+    at[a] = p->out->box.begin[a] * w->stride[a] - w->pad_begin[a] + tap[a] * w->dilation[a] -
+            p->in->box.begin[a];
     step[a] = w->stride[a] / p->in->split[a];
   }
-  const float *src = channel + uc_layout_row(p->in, at[0], at[1], at[2] % p->in->split[2]) + at[2] / p->in->split[2];
+  const float *src = channel + uc_layout_row(p->in, at[0], at[1], at[2] % p->in->split[2]) +
+                     at[2] / p->in->split[2];
   const int64_t *n = p->out->box.size;
-  bool run = step[1] == 1 && step[2] == 1 && p->in->row == p->out->row; /* rows of a plane follow each other alike */
+  bool run = step[1] == 1 && step[2] == 1 &&
+             p->in->row == p->out->row; /* rows of a plane follow each other alike */
   for (int64_t d = 0; d < n[0]; d++) {
     const float *from = src + d * step[0] * p->in->plane;
     float *to = dst + d * p->out->plane;
@@ -133,7 +147,8 @@ static void average_row(const pool *p, const int64_t out[2], float *dst) {
   }
 }
 
-static void pool_channel(const pool *p, accumulate add, float *in, float identity, bool average, float *out) {
+static void pool_channel(const pool *p, accumulate add, float *in, float identity, bool average,
+                         float *out) {
   if (!inside_all(p)) fill_outside(p, in, identity);
   for (int64_t i = 0; i < p->out->channel; i++) out[i] = identity;
   int64_t tap[UC_AXES];
@@ -159,8 +174,11 @@ static void run_pool(uc_tile *tile, int k) {
   int64_t first = tile->run->pass->all_channels ? 0 : tile->c0;
   bool average = op->kind == UPCONV_OP_AVG_POOL;
   for (int64_t c = 0; c < uc_tile_channels(tile, step); c++) {
-    bool low = op->kind == UPCONV_OP_EXTREME_POOL && scalar_operand(tile, &op->operand[1], first + c, 0) < 0;
-    accumulate add = average ? isa->accumulate_add : low ? isa->accumulate_min : isa->accumulate_max;
+    bool low = op->kind == UPCONV_OP_EXTREME_POOL &&
+               scalar_operand(tile, &op->operand[1], first + c, 0) < 0;
+    accumulate add = average ? isa->accumulate_add
+                     : low   ? isa->accumulate_min
+                             : isa->accumulate_max;
     float identity = average ? 0.0F : low ? INFINITY : -INFINITY;
     pool_channel(&p, add, src + c * in.channel, identity, average,
                  uc_tile_slot(tile, step->slot) + c * p.out->channel);
@@ -176,7 +194,8 @@ static void run_channels(uc_tile *tile, int k) {
   const uc_layout *layout = &tile->layout[k];
   uc_layout in;
   const float *src = operand_in(tile, step, 0, layout, &in);
-  float *dst = uc_tile_slot(tile, step->slot), *scratch = tile->scratch + tile->run->tiling.channels_at;
+  float *dst = uc_tile_slot(tile, step->slot),
+        *scratch = tile->scratch + tile->run->tiling.channels_at;
   for (int64_t i = 0; i < layout->channel - UC_PAD; i += PIECE)
     tile->run->engine->isa->channels(op->kind, dst + i, layout->channel, src + i, in.channel,
                                      tile->run->pass->step[step->source[0]].channels,
@@ -185,9 +204,15 @@ static void run_channels(uc_tile *tile, int k) {
 
 void uc_op_tile(uc_tile *tile, int k) {
   switch (uc_op_classify(op_of(tile, &tile->run->pass->step[k])->kind)) {
-    case UC_CLASS_ELEMENTWISE: run_elementwise(tile, k); break;
-    case UC_CLASS_POOL: run_pool(tile, k); break;
-    case UC_CLASS_CHANNELS:
-    case UC_CLASS_REDUCE: run_channels(tile, k); break;
+  case UC_CLASS_ELEMENTWISE:
+    run_elementwise(tile, k);
+    break;
+  case UC_CLASS_POOL:
+    run_pool(tile, k);
+    break;
+  case UC_CLASS_CHANNELS:
+  case UC_CLASS_REDUCE:
+    run_channels(tile, k);
+    break;
   }
 }

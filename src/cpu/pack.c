@@ -19,7 +19,8 @@ static upconv_status make_table(const uc_axis *axis, uc_axis_table *table) {
   table->stride = axis->stride;
   table->phase = calloc((size_t)axis->stride, sizeof *table->phase);
   table->before = calloc((size_t)axis->stride + 1, sizeof *table->before);
-  if (!table->phase || !table->before) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of phases");
+  if (!table->phase || !table->before)
+    return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of phases");
   for (int64_t phi = 0; phi < axis->stride; phi++) {
     table->phase[phi] = uc_axis_phase(axis, phi);
     table->before[phi + 1] = table->before[phi] + table->phase[phi].count;
@@ -55,7 +56,8 @@ static upconv_status place_params(uc_engine *e, int64_t at) {
   int count = e->lowered->tail->param_count;
   e->param_at = calloc((size_t)count + 1, sizeof *e->param_at);
   e->param_size = calloc((size_t)count + 1, sizeof *e->param_size);
-  if (!e->param_at || !e->param_size) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of parameters");
+  if (!e->param_at || !e->param_size)
+    return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of parameters");
   for (int i = 0; i < count; i++) {
     e->param_at[i] = at;
     e->param_size[i] = uc_lowered_param_size(e->lowered, i);
@@ -106,12 +108,14 @@ static void pack_tap(packer *pk, const uc_block *b, int64_t e0, int64_t e1, int6
     }
 }
 
-static void pack_phase(packer *pk, const uc_block *b, int64_t e0, int64_t e1, const uc_phase *phase[UC_AXES]) {
+static void pack_phase(packer *pk, const uc_block *b, int64_t e0, int64_t e1,
+                       const uc_phase *phase[UC_AXES]) {
   const uc_axis *axis = pk->engine->lowered->conv.axis;
   for (int64_t td = 0; td < phase[0]->count; td++)
     for (int64_t th = 0; th < phase[1]->count; th++)
       for (int64_t tw = 0; tw < phase[2]->count; tw++) {
-        int64_t kd = phase[0]->first + td * phase[0]->step, kh = phase[1]->first + th * phase[1]->step;
+        int64_t kd = phase[0]->first + td * phase[0]->step,
+                kh = phase[1]->first + th * phase[1]->step;
         int64_t kw = phase[2]->first + tw * phase[2]->step;
         pack_tap(pk, b, e0, e1, (kd * axis[1].kernel + kh) * axis[2].kernel + kw);
       }
@@ -123,12 +127,14 @@ static void pack_block(packer *pk, const uc_block *b) {
     for (int64_t d = 0; d < e->table[0].stride; d++)
       for (int64_t h = 0; h < e->table[1].stride; h++)
         for (int64_t w = 0; w < e->table[2].stride; w++) {
-          const uc_phase *phase[UC_AXES] = {&e->table[0].phase[d], &e->table[1].phase[h], &e->table[2].phase[w]};
+          const uc_phase *phase[UC_AXES] = {&e->table[0].phase[d], &e->table[1].phase[h],
+                                            &e->table[2].phase[w]};
           pack_phase(pk, b, e0, uc_min(e0 + e->chunk, e->group_in), phase);
         }
 }
 
-upconv_status uc_engine_pack(const uc_engine *e, const upconv_parameters *parameters, void *packed) {
+upconv_status uc_engine_pack(const uc_engine *e, const upconv_parameters *parameters,
+                             void *packed) {
   uc_folded folded;
   upconv_status status = uc_fold_parameters(e->lowered, parameters, &folded);
   if (status != UPCONV_OK) return status;
@@ -136,10 +142,13 @@ upconv_status uc_engine_pack(const uc_engine *e, const upconv_parameters *parame
   packer pk = {e, folded.weight, out + e->weight_at, true};
   for (int64_t i = 0; i < e->block_count; i++) pack_block(&pk, &e->block[i]);
   /* + 0: from -0 a sum of border zeros would be -0 or 0, depending on how many of them a tile leaves out */
-  for (int64_t c = 0; c < e->lowered->conv.out_channels; c++) out[e->bias_at + c] = (float)folded.bias[c] + 0.0F;
+  for (int64_t c = 0; c < e->lowered->conv.out_channels; c++)
+    out[e->bias_at + c] = (float)folded.bias[c] + 0.0F;
   for (int i = 0; i < e->lowered->tail->param_count; i++)
-    for (int64_t c = 0; c < e->param_size[i]; c++) out[e->param_at[i] + c] = (float)folded.param[i][c];
-  uc_packed_header header = {.magic = PACKED_MAGIC, .floats = e->packed_floats, .finite = pk.finite};
+    for (int64_t c = 0; c < e->param_size[i]; c++)
+      out[e->param_at[i] + c] = (float)folded.param[i][c];
+  uc_packed_header header = {
+      .magic = PACKED_MAGIC, .floats = e->packed_floats, .finite = pk.finite};
   memcpy(packed, &header, sizeof header);
   uc_folded_free(&folded);
   return UPCONV_OK;
@@ -148,7 +157,8 @@ upconv_status uc_engine_pack(const uc_engine *e, const upconv_parameters *parame
 upconv_status uc_engine_check_packed(const uc_engine *e, const void *packed, bool *finite) {
   const uc_packed_header *header = packed;
   if (header->magic != PACKED_MAGIC || header->floats != e->packed_floats)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "packed: was not filled by upconv_plan_pack of this plan");
+    return uc_fail(UPCONV_INVALID_ARGUMENT,
+                   "packed: was not filled by upconv_plan_pack of this plan");
   *finite = header->finite != 0;
   return UPCONV_OK;
 }

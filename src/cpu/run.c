@@ -34,7 +34,8 @@ static upconv_status set_views(uc_run *run, const uc_workspace *w, char *workspa
   run->kept[last] = run->call->y;
   for (int i = 0; i < e->lowered->tail->tensor_count; i++) {
     const uc_tensor_decl *decl = &e->lowered->tail->tensor[i];
-    upconv_status status = uc_tensor_canonical(&run->call->tensors[i], decl->name, e->lowered->tail->nd, &run->tensor[i]);
+    upconv_status status = uc_tensor_canonical(&run->call->tensors[i], decl->name,
+                                               e->lowered->tail->nd, &run->tensor[i]);
     if (status != UPCONV_OK) return status;
     for (int a = 0; a < UC_RANK; a++)
       if (!(decl->axes >> a & 1)) uc_layout_broadcast(&run->tensor[i], a);
@@ -102,7 +103,8 @@ typedef struct reduce_job {
   int64_t kept_tiles, reduced_tiles;
 } reduce_job;
 
-static void tile_index(const reduce_job *job, int64_t kept, int64_t reduced, int64_t index[UC_AXES]) {
+static void tile_index(const reduce_job *job, int64_t kept, int64_t reduced,
+                       int64_t index[UC_AXES]) {
   const int64_t *tiles = job->run->tiling.tiles;
   for (int a = UC_AXES - 1; a >= 0; a--) {
     int64_t *number = job->axes >> a & 1 ? &reduced : &kept;
@@ -144,17 +146,22 @@ static void combine_task(void *argument, int64_t task, int worker) {
   for (int64_t d = 0; d < to->shape[2]; d++)
     for (int64_t h = 0; h < to->shape[3]; h++)
       for (int64_t w = 0; w < to->shape[4]; w++) {
-        int64_t at = ((n * shape[1] + c) * shape[2] + to->offset[2] + d) * shape[3] + to->offset[3] + h;
+        int64_t at =
+            ((n * shape[1] + c) * shape[2] + to->offset[2] + d) * shape[3] + to->offset[3] + h;
         at = at * shape[4] + to->offset[4] + w;
         double value = run->partial[at];
         for (int64_t s = 1; s < run->tiling.segments; s++) {
-          double more = run->partial[at + s * run->batch * shape[1] * shape[2] * shape[3] * shape[4]];
-          if (op->kind == UPCONV_OP_SUM || op->kind == UPCONV_OP_MEAN) value += more;
-          else if (isnan(more) || (op->kind == UPCONV_OP_MAX ? more > value : more < value)) value = more;
+          double more =
+              run->partial[at + s * run->batch * shape[1] * shape[2] * shape[3] * shape[4]];
+          if (op->kind == UPCONV_OP_SUM || op->kind == UPCONV_OP_MEAN)
+            value += more;
+          else if (isnan(more) || (op->kind == UPCONV_OP_MAX ? more > value : more < value))
+            value = more;
         }
         if (op->kind == UPCONV_OP_MEAN) value /= count;
-        uc_store(to->data, to->dtype, n * to->stride[0] + (c - to->offset[1]) * to->stride[1] + d * to->stride[2] +
-                                          h * to->stride[3] + w * to->stride[4],
+        uc_store(to->data, to->dtype,
+                 n * to->stride[0] + (c - to->offset[1]) * to->stride[1] + d * to->stride[2] +
+                     h * to->stride[3] + w * to->stride[4],
                  value);
       }
 }
@@ -164,13 +171,16 @@ static void run_reduce(uc_run *run) {
   reduce_job job = {.run = run, .axes = op->axes >> 1, .kept_tiles = 1, .reduced_tiles = 1};
   memcpy(run->target_size, &run->shape[op->operand[0].index][2], sizeof run->target_size);
   for (int a = 0; a < UC_AXES; a++)
-    if (job.axes >> a & 1) job.reduced_tiles *= run->tiling.tiles[a];
-    else job.kept_tiles *= run->tiling.tiles[a];
+    if (job.axes >> a & 1)
+      job.reduced_tiles *= run->tiling.tiles[a];
+    else
+      job.kept_tiles *= run->tiling.tiles[a];
   const int64_t *shape = run->shape[run->pass->result];
   int64_t count = run->tiling.segments * run->batch * shape[1] * shape[2] * shape[3] * shape[4];
   double start = op->kind == UPCONV_OP_MAX ? -INFINITY : op->kind == UPCONV_OP_MIN ? INFINITY : 0;
   for (int64_t i = 0; i < count; i++) run->partial[i] = start;
-  uc_threads_run(run->engine->threads, run->batch * job.kept_tiles * run->tiling.segments, reduce_task, &job);
+  uc_threads_run(run->engine->threads, run->batch * job.kept_tiles * run->tiling.segments,
+                 reduce_task, &job);
   const upconv_tensor *to = &run->kept[run->pass->result];
   uc_threads_run(run->engine->threads, run->batch * to->shape[1], combine_task, &job);
 }
@@ -181,9 +191,12 @@ static void run_passes(uc_run *run) {
   const uc_program *program = &run->engine->program;
   for (int i = 0; i < program->pass_count; i++) {
     run->pass = &program->pass[i];
-    uc_tiling_choose(run->engine, run->pass, (const int64_t(*)[UC_RANK])run->shape, run->slot_at, &run->tiling);
-    if (run->pass->reduce_op >= 0) run_reduce(run);
-    else run_store(run);
+    uc_tiling_choose(run->engine, run->pass, (const int64_t(*)[UC_RANK])run->shape, run->slot_at,
+                     &run->tiling);
+    if (run->pass->reduce_op >= 0)
+      run_reduce(run);
+    else
+      run_store(run);
   }
 }
 
@@ -201,10 +214,15 @@ upconv_status uc_engine_execute(const uc_engine *e, const uc_call *call) {
   uc_workspace w;
   uc_engine_bookkeeping(e, &w);
   if (w.values_at > call->workspace_size)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "workspace_size = %zu: this plan needs more", call->workspace_size);
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "workspace_size = %zu: this plan needs more",
+                   call->workspace_size);
   upconv_status status = uc_engine_check_packed(e, call->packed, &finite);
   if (status != UPCONV_OK) return status;
-  uc_run run = {.engine = e, .call = call, .batch = call->y.shape[0], .n0 = call->y.offset[0], .packed = call->packed};
+  uc_run run = {.engine = e,
+                .call = call,
+                .batch = call->y.shape[0],
+                .n0 = call->y.offset[0],
+                .packed = call->packed};
   run.skip_borders = e->scalar || !finite;
   run.shape = (int64_t(*)[UC_RANK])(void *)workspace;
   status = uc_engine_shapes(e, call->x_shape, run.shape);
@@ -214,7 +232,8 @@ upconv_status uc_engine_execute(const uc_engine *e, const uc_call *call) {
   status = uc_engine_workspace(e, (const int64_t(*)[UC_RANK])run.shape, run.slot_at, &w);
   if (status != UPCONV_OK) return status;
   if (w.bytes > call->workspace_size)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "workspace_size = %zu: this x needs %zu bytes", call->workspace_size, w.bytes);
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "workspace_size = %zu: this x needs %zu bytes",
+                   call->workspace_size, w.bytes);
   run.kept = (upconv_tensor *)(void *)(workspace + w.kept_at);
   run.tensor = (upconv_tensor *)(void *)(workspace + w.tensor_at);
   run.partial = (double *)(void *)(workspace + w.partial_at);

@@ -81,7 +81,8 @@ static bool start_worker(uc_threads *pool, int worker) {
 
 upconv_status uc_threads_create(int threads, uc_threads **result) {
   if (threads < 0 || threads > MAX_THREADS)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "threads = %d: must be 0 (automatic) to %d", threads, MAX_THREADS);
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "threads = %d: must be 0 (automatic) to %d", threads,
+                   MAX_THREADS);
   if (threads == 0) threads = allowed_processors();
   uc_threads *pool = calloc(1, sizeof *pool);
   if (!pool) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a thread pool");
@@ -95,7 +96,8 @@ upconv_status uc_threads_create(int threads, uc_threads **result) {
   for (int worker = 1; ok && worker < threads; worker++) ok = start_worker(pool, worker);
   if (!ok) {
     uc_threads_destroy(pool);
-    return uc_fail(UPCONV_OUT_OF_MEMORY, "threads = %d: the system refused to start that many", threads);
+    return uc_fail(UPCONV_OUT_OF_MEMORY, "threads = %d: the system refused to start that many",
+                   threads);
   }
   *result = pool;
   return UPCONV_OK;

@@ -10,8 +10,10 @@
 /* ---- boxes ---- */
 
 static void need(uc_box *box, const uc_box *more) {
-  if (box->size[0] < 0) *box = *more;
-  else uc_box_unite(box, more);
+  if (box->size[0] < 0)
+    *box = *more;
+  else
+    uc_box_unite(box, more);
 }
 
 /* Borders are not clipped: a tile has the same shape wherever it lies. */
@@ -19,12 +21,14 @@ static uc_box window_input(const upconv_window *window, const uc_box *out) {
   uc_box in;
   for (int a = 0; a < UC_AXES; a++) {
     in.begin[a] = out->begin[a] * window->stride[a] - window->pad_begin[a];
-    in.size[a] = (out->size[a] - 1) * window->stride[a] + (window->kernel[a] - 1) * window->dilation[a] + 1;
+    in.size[a] =
+        (out->size[a] - 1) * window->stride[a] + (window->kernel[a] - 1) * window->dilation[a] + 1;
   }
   return in;
 }
 
-void uc_tile_boxes(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *target, uc_box *box) {
+void uc_tile_boxes(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *target,
+                   uc_box *box) {
   for (int k = 0; k < pass->step_count; k++) box[k].size[0] = -1;
   box[pass->target] = *target;
   for (int k = pass->step_count - 1; k >= 0; k--) {
@@ -44,10 +48,12 @@ static bool same_grid(const uc_layout *l, const uc_box *box, const int64_t *spli
   return uc_box_equal(&l->box, box) && memcmp(l->split, split, sizeof l->split) == 0;
 }
 
-static const uc_layout *inherited(const uc_pass *pass, const uc_step *step, const uc_box *box, const uc_layout *layout) {
+static const uc_layout *inherited(const uc_pass *pass, const uc_step *step, const uc_box *box,
+                                  const uc_layout *layout) {
   for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
     int s = step->source[i];
-    if (s >= 0 && pass->step[s].kind != UC_STEP_LOAD && same_grid(&layout[s], box, step->split)) return &layout[s];
+    if (s >= 0 && pass->step[s].kind != UC_STEP_LOAD && same_grid(&layout[s], box, step->split))
+      return &layout[s];
   }
   return NULL;
 }
@@ -58,11 +64,13 @@ static int64_t padded_row(const uc_box *box, const int64_t *split) {
   return uc_ceil_div(uc_ceil_div(box->size[2], split[2]), UC_PAD) * UC_PAD;
 }
 
-static void op_layout(const uc_pass *pass, const uc_step *step, bool pool, const uc_box *box, uc_layout *own,
-                      uc_layout *layout) {
+static void op_layout(const uc_pass *pass, const uc_step *step, bool pool, const uc_box *box,
+                      uc_layout *own, uc_layout *layout) {
   const uc_layout *from = pool ? NULL : inherited(pass, step, box, layout);
-  if (from) *own = *from;
-  else uc_layout_init(own, box, step->split, pool ? padded_row(box, step->split) : 0);
+  if (from)
+    *own = *from;
+  else
+    uc_layout_init(own, box, step->split, pool ? padded_row(box, step->split) : 0);
   if (pool) return;
   for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
     int s = step->source[i];
@@ -70,12 +78,13 @@ static void op_layout(const uc_pass *pass, const uc_step *step, bool pool, const
   }
 }
 
-void uc_tile_layouts(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *box, int64_t row_pitch,
-                     uc_layout *layout) {
+void uc_tile_layouts(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *box,
+                     int64_t row_pitch, uc_layout *layout) {
   for (int k = 0; k < pass->step_count; k++) {
     const uc_step *step = &pass->step[k];
     if (step->kind == UC_STEP_CONV) {
-      uc_layout_init(&layout[k], &box[k], step->split, row_pitch ? row_pitch : padded_row(&box[k], step->split));
+      uc_layout_init(&layout[k], &box[k], step->split,
+                     row_pitch ? row_pitch : padded_row(&box[k], step->split));
       continue;
     }
     if (step->kind == UC_STEP_LOAD) {
@@ -89,16 +98,20 @@ void uc_tile_layouts(const uc_pass *pass, const upconv_epilogue *tail, const uc_
 
 /* ---- the walk ---- */
 
-float *uc_tile_slot(const uc_tile *tile, int slot) { return tile->scratch + tile->run->slot_at[slot]; }
+float *uc_tile_slot(const uc_tile *tile, int slot) {
+  return tile->scratch + tile->run->slot_at[slot];
+}
 
 int64_t uc_tile_channels(const uc_tile *tile, const uc_step *step) {
-  return tile->run->pass->all_channels || step->channels == 1 ? step->channels : tile->c1 - tile->c0;
+  return tile->run->pass->all_channels || step->channels == 1 ? step->channels
+                                                              : tile->c1 - tile->c0;
 }
 
 static void load_operand(uc_tile *tile, const uc_step *step, const uc_layout *layout) {
   const uc_run *run = tile->run;
   const upconv_operand *o = &run->engine->lowered->tail->op[step->op].operand[step->operand];
-  upconv_tensor view = o->kind == UPCONV_OPERAND_TENSOR ? run->tensor[o->index] : run->kept[o->index];
+  upconv_tensor view =
+      o->kind == UPCONV_OPERAND_TENSOR ? run->tensor[o->index] : run->kept[o->index];
   for (int i = 1; i < UC_RANK && o->kind == UPCONV_OPERAND_VALUE; i++)
     if (view.shape[i] == 1) uc_layout_broadcast(&view, i);
   int64_t first = tile->run->pass->all_channels || step->channels == 1 ? 0 : tile->c0;
@@ -129,15 +142,18 @@ static void store_target(uc_tile *tile, int64_t first) {
   const upconv_tensor *to = &run->kept[run->pass->result];
   int64_t channels = uc_tile_channels(tile, target);
   /* y may be a box of the channels */
-  int64_t c0 = uc_max(first, to->offset[1]), c1 = uc_min(first + channels, to->offset[1] + to->shape[1]);
+  int64_t c0 = uc_max(first, to->offset[1]),
+          c1 = uc_min(first + channels, to->offset[1] + to->shape[1]);
   if (c0 >= c1) return;
   const uc_layout *layout = &tile->layout[run->pass->target];
-  uc_layout_store(run->engine->isa, layout, uc_tile_slot(tile, target->slot) + (c0 - first) * layout->channel, to,
-                  tile->n, c0, c1 - c0, tile->scratch + run->tiling.rows_at);
+  uc_layout_store(run->engine->isa, layout,
+                  uc_tile_slot(tile, target->slot) + (c0 - first) * layout->channel, to, tile->n,
+                  c0, c1 - c0, tile->scratch + run->tiling.rows_at);
 }
 
 /* Row (d, h) of the target, local, into the sums of its segment. */
-static void reduce_row(const uc_run *run, const upconv_op *op, const float *row, double *sum, int64_t n) {
+static void reduce_row(const uc_run *run, const upconv_op *op, const float *row, double *sum,
+                       int64_t n) {
   const uc_isa *isa = run->engine->isa;
   bool along = op->axes >> 3 & 1; /* W is reduced */
   bool add = op->kind == UPCONV_OP_SUM || op->kind == UPCONV_OP_MEAN;
@@ -145,12 +161,16 @@ static void reduce_row(const uc_run *run, const upconv_op *op, const float *row,
     *sum += isa->row_sum(row, n);
     return;
   }
-  double extreme = along ? (double)(op->kind == UPCONV_OP_MAX ? isa->row_max(row, n) : isa->row_min(row, n)) : 0;
+  double extreme =
+      along ? (double)(op->kind == UPCONV_OP_MAX ? isa->row_max(row, n) : isa->row_min(row, n)) : 0;
   for (int64_t i = 0; i < (along ? 1 : n); i++) {
     double value = along ? extreme : (double)row[i];
-    if (add) sum[i] += value;
-    else if (isnan(value)) sum[i] = value;
-    else if (op->kind == UPCONV_OP_MAX ? value > sum[i] : value < sum[i]) sum[i] = value;
+    if (add)
+      sum[i] += value;
+    else if (isnan(value))
+      sum[i] = value;
+    else if (op->kind == UPCONV_OP_MAX ? value > sum[i] : value < sum[i])
+      sum[i] = value;
   }
 }
 
@@ -164,7 +184,8 @@ static void reduce_target(uc_tile *tile, int64_t first, int64_t segment) {
   for (int64_t c = 0; c < channels; c++)
     for (int64_t d = 0; d < l->box.size[0]; d++)
       for (int64_t h = 0; h < l->box.size[1]; h++) {
-        const float *row = uc_layout_natural_row(run->engine->isa, l, uc_tile_slot(tile, target->slot) + c * l->channel,
+        const float *row = uc_layout_natural_row(run->engine->isa, l,
+                                                 uc_tile_slot(tile, target->slot) + c * l->channel,
                                                  d, h, tile->scratch + run->tiling.rows_at);
         int64_t at = (segment * run->batch + tile->n - run->n0) * shape[1] + first + c;
         at = at * shape[2] + (op->axes & 2u ? 0 : l->box.begin[0] + d);
@@ -175,8 +196,10 @@ static void reduce_target(uc_tile *tile, int64_t first, int64_t segment) {
 }
 
 static void finish_channels(uc_tile *tile, int64_t first, int64_t segment) {
-  if (tile->run->pass->reduce_op >= 0) reduce_target(tile, first, segment);
-  else store_target(tile, first);
+  if (tile->run->pass->reduce_op >= 0)
+    reduce_target(tile, first, segment);
+  else
+    store_target(tile, first);
 }
 
 /* ---- channels in rounds ---- */
@@ -187,7 +210,8 @@ static int64_t round_end(const uc_run *run, int64_t c, int64_t channels) {
   const uc_engine *e = run->engine;
   if (!run->pass->conv) return uc_min(channels, c + run->tiling.block_channels);
   int64_t end = c, wanted = run->tiling.block_channels;
-  for (int64_t i = c / e->group_out * (e->block_count / e->lowered->conv.groups); i < e->block_count; i++) {
+  for (int64_t i = c / e->group_out * (e->block_count / e->lowered->conv.groups);
+       i < e->block_count; i++) {
     if (e->block[i].channel < c) continue;
     if (end > c && e->block[i].channel + e->block[i].mc - c > wanted) break;
     end = e->block[i].channel + e->block[i].mc;
@@ -200,7 +224,8 @@ static int64_t round_begin(const uc_run *run, int64_t c) {
   const uc_engine *e = run->engine;
   if (!run->pass->conv) return c;
   int64_t begin = 0;
-  for (int64_t i = c / e->group_out * (e->block_count / e->lowered->conv.groups); i < e->block_count; i++) {
+  for (int64_t i = c / e->group_out * (e->block_count / e->lowered->conv.groups);
+       i < e->block_count; i++) {
     if (e->block[i].channel > c) break;
     begin = e->block[i].channel;
   }
@@ -232,7 +257,8 @@ void uc_tile_run(uc_tile *tile, const uc_box *target, int64_t segment) {
   const uc_run *run = tile->run;
   const upconv_epilogue *tail = run->engine->lowered->tail;
   uc_tile_boxes(run->pass, tail, target, tile->box);
-  uc_tile_layouts(run->pass, tail, tile->box, run->tiling.flat ? run->tiling.x_size[2] : 0, tile->layout);
+  uc_tile_layouts(run->pass, tail, tile->box, run->tiling.flat ? run->tiling.x_size[2] : 0,
+                  tile->layout);
   tile->x_count = 0;
   /* with all channels at once the rounds are the convolution's; else every step has the target's channels */
   int64_t channels = run->pass->step[run->pass->target].channels;

@@ -25,16 +25,21 @@ static const char *cannot_shape(const upconv_context *context, const uc_lowered 
 /* What both need, and what is cheap to see. */
 static const char *refuses(const upconv_context *context, const uc_lowered *lowered) {
   if (!context->target) return "the context is not CUDA's";
-  if (lowered->tail->op_count >= UC_CUDA_MAX_VALUES || lowered->source_tail->op_count >= UC_CUDA_MAX_VALUES) return "more operators than a kernel takes";
-  if (lowered->source_tail->param_count > MAX_PARAMS) return "more parameters than the packing kernel takes";
-  if (lowered->tail->tensor_count > UC_CUDA_MAX_VIEWS) return "more extra tensors than a kernel takes";
+  if (lowered->tail->op_count >= UC_CUDA_MAX_VALUES ||
+      lowered->source_tail->op_count >= UC_CUDA_MAX_VALUES)
+    return "more operators than a kernel takes";
+  if (lowered->source_tail->param_count > MAX_PARAMS)
+    return "more parameters than the packing kernel takes";
+  if (lowered->tail->tensor_count > UC_CUDA_MAX_VIEWS)
+    return "more extra tensors than a kernel takes";
   int64_t phases = 1;
   for (int a = 0; a < UC_AXES; a++) {
     if (lowered->conv.axis[a].stride > MAX_PHASES) return "a stride is larger than 4096";
     phases *= lowered->conv.axis[a].stride;
   }
   if (phases > MAX_PHASES) return "more than 4096 phases";
-  if (uc_problem_kernel_size(&lowered->conv) > MAX_KERNEL || uc_problem_kernel_size(&lowered->source) > MAX_KERNEL)
+  if (uc_problem_kernel_size(&lowered->conv) > MAX_KERNEL ||
+      uc_problem_kernel_size(&lowered->source) > MAX_KERNEL)
     return "more than 2^20 taps";
   return NULL;
 }
@@ -61,7 +66,8 @@ static const char *mma_refuses(const upconv_context *context, const uc_lowered *
   const upconv_problem *p = &lowered->conv;
   int64_t phases = p->axis[0].stride * p->axis[1].stride * p->axis[2].stride;
   if (phases > 32) return "more than 32 phases";
-  if (p->in_channels / p->groups < 4 || p->out_channels / p->groups < 4) return "fewer than 4 channels in a group";
+  if (p->in_channels / p->groups < 4 || p->out_channels / p->groups < 4)
+    return "fewer than 4 channels in a group";
   return cannot_shape(context, lowered, true);
 }
 
@@ -74,7 +80,8 @@ static const char *ffma_refuses(const upconv_context *context, const uc_lowered 
 
 static double bytes_of(const uc_lowered *lowered) {
   const upconv_problem *p = &lowered->conv;
-  double in = (double)p->batch * (double)p->in_channels, out = (double)p->batch * (double)p->out_channels;
+  double in = (double)p->batch * (double)p->in_channels,
+         out = (double)p->batch * (double)p->out_channels;
   for (int a = 0; a < UC_AXES; a++) {
     in *= (double)p->axis[a].in_size;
     out *= (double)p->axis[a].in_size * (double)p->axis[a].stride;
@@ -82,7 +89,8 @@ static double bytes_of(const uc_lowered *lowered) {
   return in * (double)upconv_dtype_size(p->x_dtype) + out * (double)upconv_dtype_size(p->y_dtype);
 }
 
-static double cost_at(const upconv_context *context, const uc_lowered *lowered, double macs_per_sm_clock) {
+static double cost_at(const upconv_context *context, const uc_lowered *lowered,
+                      double macs_per_sm_clock) {
   int64_t in_size[UC_AXES];
   for (int a = 0; a < UC_AXES; a++) in_size[a] = lowered->conv.axis[a].in_size;
   double macs = uc_problem_macs(&lowered->conv, lowered->conv.batch, in_size);
@@ -91,8 +99,12 @@ static double cost_at(const upconv_context *context, const uc_lowered *lowered, 
   return 3e-6 + (compute > memory ? compute : memory);
 }
 
-static double ffma_cost(const upconv_context *context, const uc_lowered *lowered) { return cost_at(context, lowered, 80); }
-static double mma_cost(const upconv_context *context, const uc_lowered *lowered) { return cost_at(context, lowered, 300); }
+static double ffma_cost(const upconv_context *context, const uc_lowered *lowered) {
+  return cost_at(context, lowered, 80);
+}
+static double mma_cost(const upconv_context *context, const uc_lowered *lowered) {
+  return cost_at(context, lowered, 300);
+}
 
 /* ---- create ---- */
 
@@ -137,9 +149,11 @@ static upconv_status shape_passes(uc_cuda_engine *e, int *keep) {
     uc_cuda_kernel *k = &e->kernel[e->kernel_count++];
     const char *refusal = NULL;
     snprintf(k->name, sizeof k->name, "upconv_value%d", e->program.pass[i].result);
-    status = uc_cuda_shape(e, &e->program.pass[i], (const int64_t(*)[UC_RANK])shape, k, &refusal, keep);
+    status =
+        uc_cuda_shape(e, &e->program.pass[i], (const int64_t(*)[UC_RANK])shape, k, &refusal, keep);
     if (status == UPCONV_OK && refusal)
-      status = uc_fail(UPCONV_UNSUPPORTED, "candidate %s: %s", e->mma ? "cuda-mma" : "cuda-ffma", refusal);
+      status = uc_fail(UPCONV_UNSUPPORTED, "candidate %s: %s", e->mma ? "cuda-mma" : "cuda-ffma",
+                       refusal);
   }
   return status;
 }
@@ -164,7 +178,8 @@ static upconv_status generate(uc_cuda_engine *e) {
   for (int i = 0; i < e->kernel_count && status == UPCONV_OK; i++) {
     status = uc_cuda_kernel_source(e, &e->kernel[i], &e->kernel[i].source);
     if (status == UPCONV_OK && e->kernel[i].view_count > UC_CUDA_MAX_VIEWS)
-      status = uc_fail(UPCONV_UNSUPPORTED, "one pass reads more than %d tensors", UC_CUDA_MAX_VIEWS);
+      status =
+          uc_fail(UPCONV_UNSUPPORTED, "one pass reads more than %d tensors", UC_CUDA_MAX_VIEWS);
   }
   return status;
 }
@@ -176,8 +191,9 @@ static const char *const compile_options[] = {"--std=c++17", "-default-device", 
 static upconv_status load(const uc_cuda_engine *e, const char *source, uc_cuda_module *module) {
   void *image = NULL;
   size_t size = 0;
-  upconv_status status = uc_cuda_cache_get(source, e->target.arch, compile_options,
-                                           (int)(sizeof compile_options / sizeof compile_options[0]), &image, &size, NULL);
+  upconv_status status = uc_cuda_cache_get(
+      source, e->target.arch, compile_options,
+      (int)(sizeof compile_options / sizeof compile_options[0]), &image, &size, NULL);
   if (status != UPCONV_OK) return status;
   if (e->context->device) {
     const uc_cuda_driver *d = e->context->device->driver;
@@ -187,7 +203,8 @@ static upconv_status load(const uc_cuda_engine *e, const char *source, uc_cuda_m
   return status;
 }
 
-static upconv_status function(const uc_cuda_engine *e, uc_cuda_module module, const char *name, uc_cuda_function *f) {
+static upconv_status function(const uc_cuda_engine *e, uc_cuda_module module, const char *name,
+                              uc_cuda_function *f) {
   const uc_cuda_driver *d = e->context->device->driver;
   return uc_cuda_check(d, d->cuModuleGetFunction(f, module, name), name);
 }
@@ -198,12 +215,16 @@ static upconv_status load_kernel(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   const uc_cuda_driver *d = e->context->device->driver;
   status = function(e, k->module, k->name, &k->function);
   if (status == UPCONV_OK)
-    status = uc_cuda_check(d, d->cuFuncSetAttribute(k->function, UC_FUNCTION_MAX_DYNAMIC_SHARED_BYTES, (int)(k->shared_floats * 4)),
+    status = uc_cuda_check(d,
+                           d->cuFuncSetAttribute(k->function, UC_FUNCTION_MAX_DYNAMIC_SHARED_BYTES,
+                                                 (int)(k->shared_floats * 4)),
                            "shared memory of a kernel");
   if (status == UPCONV_OK)
-    status = uc_cuda_check(d, d->cuOccupancyMaxActiveBlocksPerMultiprocessor(&k->blocks_per_sm, k->function, (int)k->threads,
-                                                                             (size_t)(k->shared_floats * 4)),
-                           "occupancy of a kernel");
+    status = uc_cuda_check(
+        d,
+        d->cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            &k->blocks_per_sm, k->function, (int)k->threads, (size_t)(k->shared_floats * 4)),
+        "occupancy of a kernel");
   if (status != UPCONV_OK || k->pass->reduce_op < 0) return status;
   char name[48];
   snprintf(name, sizeof name, "%s_combine", k->name);
@@ -212,9 +233,12 @@ static upconv_status load_kernel(const uc_cuda_engine *e, uc_cuda_kernel *k) {
 
 static upconv_status load_all(uc_cuda_engine *e) {
   upconv_status status = load(e, e->pack_source, &e->module);
-  if (status == UPCONV_OK && e->module) status = function(e, e->module, "pack_params", &e->pack_params);
-  if (status == UPCONV_OK && e->module) status = function(e, e->module, "pack_weights", &e->pack_weights);
-  for (int i = 0; i < e->kernel_count && status == UPCONV_OK; i++) status = load_kernel(e, &e->kernel[i]);
+  if (status == UPCONV_OK && e->module)
+    status = function(e, e->module, "pack_params", &e->pack_params);
+  if (status == UPCONV_OK && e->module)
+    status = function(e, e->module, "pack_weights", &e->pack_weights);
+  for (int i = 0; i < e->kernel_count && status == UPCONV_OK; i++)
+    status = load_kernel(e, &e->kernel[i]);
   return status;
 }
 
@@ -227,7 +251,8 @@ static upconv_status compile(uc_cuda_engine *e) {
   return status;
 }
 
-static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_lowered *lowered, bool mma) {
+static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_lowered *lowered,
+                     bool mma) {
   e->context = context;
   e->lowered = lowered;
   e->target = *context->target;
@@ -238,7 +263,8 @@ static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_
   e->kernel_size = uc_problem_kernel_size(&lowered->conv);
 }
 
-static const char *cannot_shape(const upconv_context *context, const uc_lowered *lowered, bool mma) {
+static const char *cannot_shape(const upconv_context *context, const uc_lowered *lowered,
+                                bool mma) {
   uc_cuda_engine *e = calloc(1, sizeof *e);
   if (!e) return "no memory";
   describe(e, context, lowered, mma);
@@ -250,7 +276,8 @@ static const char *cannot_shape(const upconv_context *context, const uc_lowered 
              : "one tile does not fit shared memory";
 }
 
-static upconv_status create(upconv_context *context, uc_lowered *lowered, bool no_fuse, bool mma, void **state) {
+static upconv_status create(upconv_context *context, uc_lowered *lowered, bool no_fuse, bool mma,
+                            void **state) {
   uc_cuda_engine *e = calloc(1, sizeof *e);
   if (!e) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
   describe(e, context, lowered, mma);
@@ -266,11 +293,13 @@ static upconv_status create(upconv_context *context, uc_lowered *lowered, bool n
   return UPCONV_OK;
 }
 
-static upconv_status create_ffma(upconv_context *context, uc_lowered *lowered, bool no_fuse, void **state) {
+static upconv_status create_ffma(upconv_context *context, uc_lowered *lowered, bool no_fuse,
+                                 void **state) {
   return create(context, lowered, no_fuse, false, state);
 }
 
-static upconv_status create_mma(upconv_context *context, uc_lowered *lowered, bool no_fuse, void **state) {
+static upconv_status create_mma(upconv_context *context, uc_lowered *lowered, bool no_fuse,
+                                void **state) {
   return create(context, lowered, no_fuse, true, state);
 }
 
@@ -280,7 +309,8 @@ static size_t packed_size(const void *state) {
   return (size_t)((const uc_cuda_engine *)state)->packed_floats * sizeof(float);
 }
 
-static upconv_status pack(const void *state, const upconv_parameters *parameters, void *packed, void *stream) {
+static upconv_status pack(const void *state, const upconv_parameters *parameters, void *packed,
+                          void *stream) {
   return uc_cuda_pack(state, parameters, packed, stream);
 }
 
@@ -288,16 +318,20 @@ static upconv_status workspace(const void *state, const int64_t x_shape[UC_RANK]
   return uc_cuda_workspace(state, x_shape, bytes);
 }
 
-static upconv_status execute(const void *state, const uc_call *call) { return uc_cuda_execute(state, call); }
+static upconv_status execute(const void *state, const uc_call *call) {
+  return uc_cuda_execute(state, call);
+}
 
 static void explain(const void *state, uc_text *text) {
   const uc_cuda_engine *e = state;
   for (int i = 0; i < e->kernel_count; i++) {
     const uc_cuda_kernel *k = &e->kernel[i];
-    uc_text_add(text, "  pass %d     value %%%d%s, tiles of %lld x %lld x %lld, %lld threads, %lld KiB shared, %s\n", i + 1,
-                k->pass->result, k->pass->reduce_op >= 0 ? " (reduced over space)" : "", (long long)k->tile[0],
-                (long long)k->tile[1], (long long)k->tile[2], (long long)k->threads,
-                (long long)(k->shared_floats * 4 / 1024),
+    uc_text_add(text,
+                "  pass %d     value %%%d%s, tiles of %lld x %lld x %lld, %lld threads, %lld KiB "
+                "shared, %s\n",
+                i + 1, k->pass->result, k->pass->reduce_op >= 0 ? " (reduced over space)" : "",
+                (long long)k->tile[0], (long long)k->tile[1], (long long)k->tile[2],
+                (long long)k->threads, (long long)(k->shared_floats * 4 / 1024),
                 k->fused ? "finished in registers" : "values in shared memory");
   }
 }
@@ -308,7 +342,9 @@ static void source(const void *state, uc_text *text) {
   uc_text_add(text, "%s", e->pack_source);
 }
 
-const uc_candidate uc_candidate_cuda_ffma = {"cuda-ffma", false, ffma_refuses, ffma_cost, create_ffma, destroy, packed_size,
-                                             pack, workspace, execute, explain, source};
-const uc_candidate uc_candidate_cuda_mma = {"cuda-mma", false, mma_refuses, mma_cost, create_mma, destroy, packed_size,
-                                            pack, workspace, execute, explain, source};
+const uc_candidate uc_candidate_cuda_ffma = {"cuda-ffma", false,   ffma_refuses, ffma_cost,
+                                             create_ffma, destroy, packed_size,  pack,
+                                             workspace,   execute, explain,      source};
+const uc_candidate uc_candidate_cuda_mma = {"cuda-mma", false,   mma_refuses, mma_cost,
+                                            create_mma, destroy, packed_size, pack,
+                                            workspace,  execute, explain,     source};

@@ -8,14 +8,16 @@
 #include "../status.h"
 #include "emit.h"
 
-upconv_status uc_cuda_text(void (*write)(uc_text *text, const uc_cuda_engine *engine, void *argument),
+upconv_status uc_cuda_text(void (*write)(uc_text *text, const uc_cuda_engine *engine,
+                                         void *argument),
                            const uc_cuda_engine *engine, void *argument, char **source) {
   uc_text text;
   uc_text_init(&text, NULL, 0);
   write(&text, engine, argument);
   size_t capacity = text.length + 1;
   char *buffer = malloc(capacity);
-  if (!buffer) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for %zu bytes of generated source", capacity);
+  if (!buffer)
+    return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for %zu bytes of generated source", capacity);
   uc_text_init(&text, buffer, capacity);
   write(&text, engine, argument);
   *source = buffer;
@@ -27,11 +29,13 @@ static void define(uc_text *text, const char *name, int64_t value) {
 }
 
 static void define_axes(uc_text *text, const char *name, const int64_t value[UC_AXES]) {
-  for (int a = 0; a < UC_AXES; a++) uc_text_add(text, "#define %s%d %lld\n", name, a, (long long)value[a]);
+  for (int a = 0; a < UC_AXES; a++)
+    uc_text_add(text, "#define %s%d %lld\n", name, a, (long long)value[a]);
 }
 
 static void define_dhw(uc_text *text, const char *prefix, const int64_t value[UC_AXES]) {
-  for (int a = 0; a < UC_AXES; a++) uc_text_add(text, "#define %s%c %lld\n", prefix, "DHW"[a], (long long)value[a]);
+  for (int a = 0; a < UC_AXES; a++)
+    uc_text_add(text, "#define %s%c %lld\n", prefix, "DHW"[a], (long long)value[a]);
 }
 
 /* Elements along W that a cell's neighbours in registers store together. */
@@ -49,6 +53,8 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   uc_text_add(text, "\n// ---- this pass ----\n");
   uc_text_add(text, "#define KERNEL_NAME %s\n", k->name);
   define(text, "THREADS", k->threads);
+  /* 16 warps a multiprocessor: registers for that many are enough for the sums that shape.c allows */
+  define(text, "MIN_BLOCKS", uc_max(1, 512 / k->threads));
   define(text, "CO", co);
   define(text, "BM", k->bm);
   define(text, "BLOCKS_PER_GROUP", blocks);
@@ -77,6 +83,12 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   define(text, "RT", k->rt);
   define(text, "RESIDUE_GROUPS", k->residue_groups);
   define(text, "RUN", run_length(k));
+  int64_t one[UC_AXES] = {1, 1, 1}, none[UC_AXES] = {0, 0, 0};
+  define_axes(text, "Y_CELL", k->pool >= 0 ? one : k->residues);
+  define_axes(text, "Y_BASE", k->pool >= 0 ? none : k->base);
+  bool last = k->pass->result == e->program.value_count - 1;
+  uc_text_add(text, "#define Y_TYPE %s\n",
+              uc_cuda_type_name(last ? e->lowered->source.y_dtype : UPCONV_F32));
   define(text, "EC", k->chunk);
   define(text, "TAPS", k->tap_count);
   define(text, "STATIC_TAPS", k->static_taps);
@@ -102,6 +114,8 @@ static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
   uc_text_add(text,
               "\nstruct Args {\n"
               "  View x, y;\n"
+              "  int x_step[3], y_step[3];       // their spatial strides: offsets within a tile "
+              "fit 32 bits\n"
               "  View view[%lld];\n"
               "  const float *packed;\n"
               "  double *partial;\n"
@@ -121,13 +135,18 @@ static void emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name,
                        int64_t (*value)(const uc_cuda_kernel *, const uc_cuda_tap *)) {
   uc_text_add(text, "__device__ const int %s[] = {", name);
   for (int64_t t = 0; t < k->tap_count; t++)
-    uc_text_add(text, "%s%lld", t == 0 ? "" : t % 24 == 0 ? ",\n  " : ", ", (long long)value(k, &k->tap[t]));
+    uc_text_add(text, "%s%lld",
+                t == 0        ? ""
+                : t % 24 == 0 ? ",\n  "
+                              : ", ",
+                (long long)value(k, &k->tap[t]));
   uc_text_add(text, "};\n");
 }
 
 static int64_t tap_offset(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
-  return ((tap->delta[0] - k->x_base[0]) * k->x_size[1] + tap->delta[1] - k->x_base[1]) * k->x_size[2] + tap->delta[2] -
-         k->x_base[2];
+  return ((tap->delta[0] - k->x_base[0]) * k->x_size[1] + tap->delta[1] - k->x_base[1]) *
+             k->x_size[2] +
+         tap->delta[2] - k->x_base[2];
 }
 
 static int64_t tap_kernel(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
@@ -141,7 +160,8 @@ static int64_t tap_residue(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
 }
 
 static void emit_begins(uc_text *text, const uc_cuda_kernel *k) {
-  uc_text_add(text, "// Taps of residue r: [tap_begin[r], tap_begin[r + 1]).\n__device__ const int tap_begin[] = {0");
+  uc_text_add(text, "// Taps of residue r: [tap_begin[r], tap_begin[r + 1]).\n__device__ const int "
+                    "tap_begin[] = {0");
   int64_t t = 0;
   for (int64_t r = 0; r < k->rt * k->residue_groups; r++) {
     while (t < k->tap_count && k->tap[t].residue <= r) t++;
@@ -152,8 +172,10 @@ static void emit_begins(uc_text *text, const uc_cuda_kernel *k) {
 
 static void emit_offsets(uc_text *text, const uc_cuda_kernel *k) {
   int64_t count = 0;
-  uc_text_add(text, "// Input offsets, and the taps that read each: [offset_begin[o], offset_begin[o + 1]).\n"
-                    "__device__ const int offset_at[] = {");
+  uc_text_add(
+      text,
+      "// Input offsets, and the taps that read each: [offset_begin[o], offset_begin[o + 1]).\n"
+      "__device__ const int offset_at[] = {");
   for (int64_t t = 0; t < k->tap_count; t++)
     if (t == 0 || tap_offset(k, &k->tap[t]) != tap_offset(k, &k->tap[t - 1]))
       uc_text_add(text, "%s%lld", count++ ? ", " : "", (long long)tap_offset(k, &k->tap[t]));
@@ -168,17 +190,21 @@ static int by_offset(const void *a, const void *b) {
   const uc_cuda_tap *x = a, *y = b;
   for (int i = 0; i < UC_AXES; i++)
     if (x->delta[i] != y->delta[i]) return x->delta[i] < y->delta[i] ? -1 : 1;
-  return x->residue != y->residue ? (x->residue < y->residue ? -1 : 1) : (x->kernel > y->kernel) - (x->kernel < y->kernel);
+  return x->residue != y->residue ? (x->residue < y->residue ? -1 : 1)
+                                  : (x->kernel > y->kernel) - (x->kernel < y->kernel);
 }
 
 /* An unrolled loop goes offset by offset, so that what is loaded once serves all its taps; a loop over residues needs the
    taps in their order. */
 static void emit_taps(uc_text *text, const uc_cuda_kernel *k) {
-  uc_text_add(text, "\n// Taps: where they read the input tile, which element of the kernel they are, which residue they serve.\n");
+  uc_text_add(text, "\n// Taps: where they read the input tile, which element of the kernel they "
+                    "are, which residue they serve.\n");
   emit_table(text, k, "tap_offset", tap_offset);
   emit_table(text, k, "tap_kernel", tap_kernel);
-  if (k->static_taps) emit_table(text, k, "tap_residue", tap_residue);
-  else emit_begins(text, k);
+  if (k->static_taps)
+    emit_table(text, k, "tap_residue", tap_residue);
+  else
+    emit_begins(text, k);
   if (k->mma) emit_offsets(text, k);
   uc_text_add(text, "\n");
 }
@@ -193,15 +219,19 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
     uc_text_add(text, " | ");
     uc_epilogue_print(e->lowered->tail, text);
   }
-  uc_text_add(text, "\n// value %%%d, for %s\n\n%s", k->pass->result, e->target.arch, uc_cuda_embedded("prelude"));
+  uc_text_add(text, "\n// value %%%d, for %s\n\n%s", k->pass->result, e->target.arch,
+              uc_cuda_embedded("prelude"));
   emit_defines(text, e, k);
   emit_args(text, e, k);
   uc_text_add(text, "%s", uc_cuda_embedded("tile"));
-  if (k->fused) uc_cuda_emit_finish_fused(text, e, k);
-  else uc_cuda_emit_tiled(text, e, k);
+  if (k->fused)
+    uc_cuda_emit_finish_fused(text, e, k);
+  else
+    uc_cuda_emit_tiled(text, e, k);
   if (k->pass->conv) {
     emit_taps(text, k);
-    uc_text_add(text, "%s\n%s\n%s\n", uc_cuda_embedded(k->mma ? "mma" : "ffma"), uc_cuda_embedded("stage"),
+    uc_text_add(text, "%s\n%s\n%s\n", uc_cuda_embedded(k->mma ? "mma" : "ffma"),
+                uc_cuda_embedded("stage"),
                 uc_cuda_embedded(k->mma ? "mma_convolve" : "ffma_convolve"));
   }
   uc_text_add(text, "%s", uc_cuda_embedded(k->fused ? "fused" : "tiled"));

@@ -5,12 +5,14 @@
 #include "engine.h"
 
 /* The whole program of a shaped kernel, freed by the caller. */
-upconv_status uc_cuda_kernel_source(const uc_cuda_engine *engine, uc_cuda_kernel *kernel, char **source);
+upconv_status uc_cuda_kernel_source(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
+                                    char **source);
 /* The program that packs: kernels pack_params and pack_weights. */
 upconv_status uc_cuda_pack_source(const uc_cuda_engine *engine, char **source);
 
 /* Runs write twice: once to count, once into a buffer of that size. */
-upconv_status uc_cuda_text(void (*write)(uc_text *text, const uc_cuda_engine *engine, void *argument),
+upconv_status uc_cuda_text(void (*write)(uc_text *text, const uc_cuda_engine *engine,
+                                         void *argument),
                            const uc_cuda_engine *engine, void *argument, char **source);
 
 /* Text of kernels/NAME.cu; NULL when there is none. */

@@ -15,7 +15,7 @@ static void typical(uc_cuda_target *t) {
     int capability;
     int64_t shared_bytes;
     int sm_count;
-  } known[] = {{75, 65536, 40},    {80, 166912, 108},  {86, 101376, 84},   {89, 101376, 128},
+  } known[] = {{75, 65536, 40},   {80, 166912, 108},  {86, 101376, 84},  {89, 101376, 128},
                {90, 232448, 132}, {100, 232448, 148}, {120, 101376, 170}};
   t->shared_bytes = 49152;
   t->sm_count = 80;
@@ -31,12 +31,16 @@ upconv_status uc_cuda_context_plan_for(const char *arch, upconv_context *c) {
   long number = strtol(arch + 3, &end, 10);
   bool suffix = *end == 0 || ((*end == 'a' || *end == 'f') && end[1] == 0);
   if (end == arch + 3 || !suffix || number < 75 || number > 999)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "device = \"cuda:%.32s\": an architecture is sm_75 or later, such as sm_90a", arch);
+    return uc_fail(UPCONV_INVALID_ARGUMENT,
+                   "device = \"cuda:%.32s\": an architecture is sm_75 or later, such as sm_90a",
+                   arch);
   int major = 0, minor = 0;
   upconv_status status = uc_nvrtc_version(&major, &minor);
   if (status != UPCONV_OK) return status;
   if (!uc_nvrtc_supports(arch))
-    return uc_fail(UPCONV_UNSUPPORTED, "device = \"cuda:%.32s\": NVRTC %d.%d does not know this architecture", arch, major, minor);
+    return uc_fail(UPCONV_UNSUPPORTED,
+                   "device = \"cuda:%.32s\": NVRTC %d.%d does not know this architecture", arch,
+                   major, minor);
   c->target = calloc(1, sizeof *c->target);
   if (!c->target) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a context");
   snprintf(c->target->arch, sizeof c->target->arch, "%s", arch);
@@ -66,7 +70,8 @@ upconv_status uc_cuda_context_open(int ordinal, upconv_context *c) {
   t->shared_bytes = device->shared_per_block_optin;
   t->sm_count = device->sm_count;
   if (t->major * 10 + t->minor < 75)
-    return uc_fail(UPCONV_UNSUPPORTED, "device = \"cuda:%d\": %s has compute capability %d.%d; 7.5 or later is needed",
+    return uc_fail(UPCONV_UNSUPPORTED,
+                   "device = \"cuda:%d\": %s has compute capability %d.%d; 7.5 or later is needed",
                    ordinal, device->name, t->major, t->minor);
   int version[2];
   status = uc_nvrtc_version(&version[0], &version[1]);

@@ -14,65 +14,100 @@ const char *uc_cuda_type_name(upconv_dtype dtype) {
 
 void uc_cuda_emit_float(uc_text *text, double value) {
   float f = (float)value;
-  if (isnan(f)) uc_text_add(text, "__int_as_float(0x7fffffff)");
-  else if (isinf(f)) uc_text_add(text, f > 0 ? "INF" : "-INF");
-  else uc_text_add(text, signbit(f) ? "(%.9ef)" : "%.9ef", (double)f);
+  if (isnan(f))
+    uc_text_add(text, "__int_as_float(0x7fffffff)");
+  else if (isinf(f))
+    uc_text_add(text, f > 0 ? "INF" : "-INF");
+  else
+    uc_text_add(text, signbit(f) ? "(%.9ef)" : "%.9ef", (double)f);
 }
 
 int uc_cuda_view_of(uc_cuda_kernel *kernel, bool tensor, int index) {
   for (int i = 0; i < kernel->view_count && i < UC_CUDA_MAX_VIEWS; i++)
     if (kernel->view[i].tensor == tensor && kernel->view[i].index == index) return i;
-  if (kernel->view_count < UC_CUDA_MAX_VIEWS) kernel->view[kernel->view_count] = (uc_cuda_view){tensor, index};
+  if (kernel->view_count < UC_CUDA_MAX_VIEWS)
+    kernel->view[kernel->view_count] = (uc_cuda_view){tensor, index};
   return kernel->view_count++; /* beyond the limit the plan is refused */
 }
 
 /* Operators that are one call f(operands, attributes). */
 static const char *function_of(upconv_op_kind kind) {
   switch (kind) {
-    case UPCONV_OP_RELU: return "op_relu";
-    case UPCONV_OP_LEAKY_RELU: return "op_prelu";
-    case UPCONV_OP_PRELU: return "op_prelu";
-    case UPCONV_OP_ELU: return "op_elu";
-    case UPCONV_OP_SELU: return "op_selu";
-    case UPCONV_OP_CELU: return "op_celu";
-    case UPCONV_OP_SOFTPLUS: return "op_softplus";
-    case UPCONV_OP_SOFTSIGN: return "op_softsign";
-    case UPCONV_OP_GELU: return "op_gelu";
-    case UPCONV_OP_GELU_TANH: return "op_gelu_tanh";
-    case UPCONV_OP_SILU: return "op_silu";
-    case UPCONV_OP_MISH: return "op_mish";
-    case UPCONV_OP_HARDSWISH: return "op_hardswish";
-    case UPCONV_OP_HARDSIGMOID: return "op_hardsigmoid";
-    case UPCONV_OP_CLAMP: return "op_clamp";
-    case UPCONV_OP_SIGMOID: return "op_sigmoid";
-    case UPCONV_OP_TANH: return "tanhf";
-    case UPCONV_OP_ABS: return "fabsf";
-    case UPCONV_OP_NEG: return "-";
-    case UPCONV_OP_SQRT: return "sqrtf";
-    case UPCONV_OP_EXP: return "expf";
-    case UPCONV_OP_TWO_SLOPE: return "op_slopes";
-    case UPCONV_OP_BATCH_NORM: return "op_batch_norm";
-    default: return NULL;
+  case UPCONV_OP_RELU:
+    return "op_relu";
+  case UPCONV_OP_LEAKY_RELU:
+    return "op_prelu";
+  case UPCONV_OP_PRELU:
+    return "op_prelu";
+  case UPCONV_OP_ELU:
+    return "op_elu";
+  case UPCONV_OP_SELU:
+    return "op_selu";
+  case UPCONV_OP_CELU:
+    return "op_celu";
+  case UPCONV_OP_SOFTPLUS:
+    return "op_softplus";
+  case UPCONV_OP_SOFTSIGN:
+    return "op_softsign";
+  case UPCONV_OP_GELU:
+    return "op_gelu";
+  case UPCONV_OP_GELU_TANH:
+    return "op_gelu_tanh";
+  case UPCONV_OP_SILU:
+    return "op_silu";
+  case UPCONV_OP_MISH:
+    return "op_mish";
+  case UPCONV_OP_HARDSWISH:
+    return "op_hardswish";
+  case UPCONV_OP_HARDSIGMOID:
+    return "op_hardsigmoid";
+  case UPCONV_OP_CLAMP:
+    return "op_clamp";
+  case UPCONV_OP_SIGMOID:
+    return "op_sigmoid";
+  case UPCONV_OP_TANH:
+    return "tanhf";
+  case UPCONV_OP_ABS:
+    return "fabsf";
+  case UPCONV_OP_NEG:
+    return "-";
+  case UPCONV_OP_SQRT:
+    return "sqrtf";
+  case UPCONV_OP_EXP:
+    return "expf";
+  case UPCONV_OP_TWO_SLOPE:
+    return "op_slopes";
+  case UPCONV_OP_BATCH_NORM:
+    return "op_batch_norm";
+  default:
+    return NULL;
   }
 }
 
 static const char *infix_of(upconv_op_kind kind) {
   switch (kind) {
-    case UPCONV_OP_ADD: return "+";
-    case UPCONV_OP_SUB: return "-";
-    case UPCONV_OP_MUL: return "*";
-    case UPCONV_OP_DIV: return "/";
-    default: return NULL;
+  case UPCONV_OP_ADD:
+    return "+";
+  case UPCONV_OP_SUB:
+    return "-";
+  case UPCONV_OP_MUL:
+    return "*";
+  case UPCONV_OP_DIV:
+    return "/";
+  default:
+    return NULL;
   }
 }
 
-void uc_cuda_emit_elementwise(uc_text *text, const upconv_op *op, char operand[UPCONV_MAX_OPERANDS][512]) {
+void uc_cuda_emit_elementwise(uc_text *text, const upconv_op *op,
+                              char operand[UPCONV_MAX_OPERANDS][512]) {
   if (infix_of(op->kind)) {
     uc_text_add(text, "%s %s %s", operand[0], infix_of(op->kind), operand[1]);
     return;
   }
   uc_text_add(text, "%s(", function_of(op->kind));
-  for (int i = 0; i < uc_op_operand_count(op->kind); i++) uc_text_add(text, "%s%s", i ? ", " : "", operand[i]);
+  for (int i = 0; i < uc_op_operand_count(op->kind); i++)
+    uc_text_add(text, "%s%s", i ? ", " : "", operand[i]);
   for (int i = 0; i < uc_op_attr_count(op->kind); i++) {
     uc_text_add(text, ", ");
     uc_cuda_emit_float(text, op->attr[i]);
@@ -83,8 +118,8 @@ void uc_cuda_emit_elementwise(uc_text *text, const upconv_op *op, char operand[U
 /* ---- finishing a cell in registers ---- */
 
 /* An operand of a fused pass as text: a register, a constant, a parameter, or a load at the current coordinates. */
-static void fused_operand(const uc_cuda_engine *e, uc_cuda_kernel *k, const upconv_operand *o, int position,
-                          const char *coordinates, char out[512]) {
+static void fused_operand(const uc_cuda_engine *e, uc_cuda_kernel *k, const upconv_operand *o,
+                          int position, const char *coordinates, char out[512]) {
   const upconv_epilogue *tail = e->lowered->tail;
   uc_text text;
   uc_text_init(&text, out, 512);
@@ -95,20 +130,24 @@ static void fused_operand(const uc_cuda_engine *e, uc_cuda_kernel *k, const upco
     uc_text_add(&text, "__ldg(a.packed + %lld%s)", (long long)e->param_at[param],
                 e->lowered->param[param].size > 1 ? " + c" : "");
   }
-  if (o->kind == UPCONV_OPERAND_VALUE && !e->program.kept[o->index]) uc_text_add(&text, "v%d", o->index);
+  if (o->kind == UPCONV_OPERAND_VALUE && !e->program.kept[o->index])
+    uc_text_add(&text, "v%d", o->index);
   bool tensor = o->kind == UPCONV_OPERAND_TENSOR;
   if (tensor || (o->kind == UPCONV_OPERAND_VALUE && e->program.kept[o->index])) {
     int view = uc_cuda_view_of(k, tensor, o->index);
-    uc_text_add(&text, "load_at<%s>(a.view[%d].origin, view_index(a.view[%d], n, c, %s))",
-                uc_cuda_type_name(tensor ? tail->tensor[o->index].dtype : UPCONV_F32), view, view, coordinates);
+    uc_text_add(&text, "%sload_at<%s>(a.view[%d].origin, view_index(a.view[%d], n, c, %s))%s",
+                k->pool < 0 ? "(in ? " : "",
+                uc_cuda_type_name(tensor ? tail->tensor[o->index].dtype : UPCONV_F32), view, view,
+                coordinates, k->pool < 0 ? " : 0.0f)" : "");
   }
 }
 
-static void fused_step(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k, const uc_step *step,
-                       const char *coordinates, const char *indent) {
+static void fused_step(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k,
+                       const uc_step *step, const char *coordinates, const char *indent) {
   const upconv_op *op = &e->lowered->tail->op[step->op];
   char operand[UPCONV_MAX_OPERANDS][512];
-  for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) fused_operand(e, k, &op->operand[i], i, coordinates, operand[i]);
+  for (int i = 0; i < UPCONV_MAX_OPERANDS; i++)
+    fused_operand(e, k, &op->operand[i], i, coordinates, operand[i]);
   uc_text_add(text, "%sconst float v%d = ", indent, step->op + 1);
   uc_cuda_emit_elementwise(text, op, operand);
   uc_text_add(text, "; // ");
@@ -119,8 +158,8 @@ static void fused_step(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k
 static int step_value(const uc_step *step) { return step->kind == UC_STEP_OP ? step->op + 1 : 0; }
 
 /* Operators [from, to) of the pass. */
-static void fused_steps(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k, int from, int to, bool before,
-                        const char *coordinates, const char *indent) {
+static void fused_steps(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k, int from, int to,
+                        bool before, const char *coordinates, const char *indent) {
   for (int i = from; i < to; i++) {
     const uc_step *step = &k->pass->step[i];
     if (step->kind != UC_STEP_OP || i == k->pool) continue;
@@ -132,51 +171,53 @@ static void fused_steps(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
 static void finish_head(uc_text *text, const char *comment) {
   uc_text_add(text,
               "\n// %s\n"
-              "__device__ __forceinline__ void finish(const Args &a, const Tile &tile, int rg, int c, int jd, int jh, "
+              "__device__ __forceinline__ void finish(const Args &a, const Tile &tile, int rg, int "
+              "c, int jd, int jh, "
               "int jw,\n"
               "                                       const float (&cell)[RT]) {\n"
               "  const int n = tile.n, qd = tile.qd + jd, qh = tile.qh + jh, qw = tile.qw + jw;\n",
               comment);
 }
 
-static const char *y_type(const uc_cuda_engine *e, const uc_pass *pass) {
-  bool last = pass->result == e->program.value_count - 1;
-  return uc_cuda_type_name(last ? e->lowered->source.y_dtype : UPCONV_F32);
-}
-
 static void emit_unpooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k) {
   int value = step_value(&k->pass->step[k->pass->target]);
   finish_head(text, "What follows the convolution, for one channel of one cell.");
-  uc_text_add(text,
-              "  if (c < a.y_begin[1] || c >= a.y_end[1]) return;\n"
-              "#pragma unroll\n"
-              "  for (int r0 = 0; r0 < RT; r0 += RUN) {\n"
-              "    const int rr = rg * RT + r0;\n"
-              "    const int d = qd * R0 + BASE0 + rr / (R1 * R2), h = qh * R1 + BASE1 + rr / R2 %% R1, w0 = qw * R2 + "
-              "BASE2 + rr %% R2;\n"
-              "    if (d < a.y_begin[2] || d >= a.y_end[2] || h < a.y_begin[3] || h >= a.y_end[3]) continue;\n"
-              "    float run[RUN];\n"
-              "#pragma unroll\n"
-              "    for (int i = 0; i < RUN; i++) {\n"
-              "      const int w = w0 + i;\n"
-              "      if (w < a.y_begin[4] || w >= a.y_end[4]) continue;\n"
-              "      const float v0 = cell[r0 + i];\n");
+  uc_text_add(text, "  const bool in_c = c >= a.y_begin[1] && c < a.y_end[1];\n"
+                    "  char *const y = tile.y + c * a.y.stride[1] * size_of(Y_TYPE);\n"
+                    "#pragma unroll\n"
+                    "  for (int r0 = 0; r0 < RT; r0 += RUN) {\n"
+                    "    const int rr = rg * RT + r0, r1 = rr / R2 %% R1, r2 = rr %% R2;\n"
+                    "    const int d = qd * R0 + BASE0 + rr / (R1 * R2), h = qh * R1 + BASE1 + r1, "
+                    "w0 = qw * R2 + BASE2 + r2;\n"
+                    "    const int at = (jd * R0 + rr / (R1 * R2)) * a.y_step[0] + (jh * R1 + r1) "
+                    "* a.y_step[1] +\n"
+                    "                   (jw * R2 + r2) * a.y_step[2];\n"
+                    "    const bool in_row = in_c & (d >= a.y_begin[2]) & (d < a.y_end[2]) & (h >= "
+                    "a.y_begin[3]) & (h < "
+                    "a.y_end[3]);\n"
+                    "    float run[RUN];\n"
+                    "#pragma unroll\n"
+                    "    for (int i = 0; i < RUN; i++) {\n"
+                    "      const int w = w0 + i;\n"
+                    "      const bool in = in_row & (w >= a.y_begin[4]) & (w < a.y_end[4]);\n"
+                    "      const float v0 = cell[r0 + i];\n");
   fused_steps(text, e, k, 0, k->pass->step_count, true, "d, h, w", "      ");
   uc_text_add(text,
               "      run[i] = v%d;\n"
+              "      if (RUN == 1 && in) store_at<Y_TYPE>(y, at, run[0]);\n"
               "    }\n"
-              "    const i64 at = view_index(a.y, n, c, d, h, w0);\n"
-              "    if (w0 >= a.y_begin[4] && w0 + RUN <= a.y_end[4]) {\n"
-              "      store_run<%s, RUN>(a.y.origin, at, a.y.stride[4], run);\n"
-              "    } else {\n"
+              "    if (RUN == 1) continue;\n"
+              "    if (in_row & (w0 >= a.y_begin[4]) & (w0 + RUN <= a.y_end[4])) {\n"
+              "      store_run<Y_TYPE, RUN>(y, at, a.y_step[2], run);\n"
+              "    } else if (in_row) {\n"
               "#pragma unroll\n"
               "      for (int i = 0; i < RUN; i++)\n"
-              "        if (w0 + i >= a.y_begin[4] && w0 + i < a.y_end[4])\n"
-              "          store_at<%s>(a.y.origin, at + i * a.y.stride[4], run[i]);\n"
+              "        if (w0 + i >= a.y_begin[4] && w0 + i < a.y_end[4]) store_at<Y_TYPE>(y, at + "
+              "i * a.y_step[2], run[i]);\n"
               "    }\n"
               "  }\n"
               "}\n",
-              value, y_type(e, k->pass), y_type(e, k->pass));
+              value);
 }
 
 /* How the pooling operator starts, adds an element v, and ends. */
@@ -201,7 +242,8 @@ static void emit_pool_start(uc_text *text, const uc_cuda_engine *e, const upconv
 
 static const char *pool_add(upconv_op_kind kind) {
   if (kind == UPCONV_OP_AVG_POOL) return "pooled + %s";
-  return kind == UPCONV_OP_MAX_POOL ? "max_nan(pooled, %s)" : "low ? min_nan(pooled, %s) : max_nan(pooled, %s)";
+  return kind == UPCONV_OP_MAX_POOL ? "max_nan(pooled, %s)"
+                                    : "low ? min_nan(pooled, %s) : max_nan(pooled, %s)";
 }
 
 static void emit_pool_add(uc_text *text, upconv_op_kind kind, const char *element) {
@@ -211,16 +253,17 @@ static void emit_pool_add(uc_text *text, upconv_op_kind kind, const char *elemen
 }
 
 /* Divides by the elements of the window at output (d, h, w). */
-static void emit_average(uc_text *text, const upconv_window *w, int source, const char *const at[UC_AXES]) {
+static void emit_average(uc_text *text, const upconv_window *w, int source,
+                         const char *const at[UC_AXES]) {
   if (w->divisor != 0) {
     uc_text_add(text, "  pooled /= %lld.0f;\n", (long long)w->divisor);
     return;
   }
   uc_text_add(text, "  pooled /= (float)(");
   for (int a = 0; a < UC_AXES; a++)
-    uc_text_add(text, "%swindow_count(%s, %lld, %lld, %lld, %lld, %lld, a.size[%d][%d], %s)", a ? " * " : "", at[a],
-                (long long)w->stride[a], (long long)w->kernel[a], (long long)w->dilation[a],
-                (long long)w->pad_begin[a], (long long)w->pad_end[a],
+    uc_text_add(text, "%swindow_count(%s, %lld, %lld, %lld, %lld, %lld, a.size[%d][%d], %s)",
+                a ? " * " : "", at[a], (long long)w->stride[a], (long long)w->kernel[a],
+                (long long)w->dilation[a], (long long)w->pad_begin[a], (long long)w->pad_end[a],
                 source, a, w->count_include_pad ? "true" : "false");
   uc_text_add(text, ");\n");
 }
@@ -231,20 +274,23 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
   int source = op->operand[0].index, value = step_value(&k->pass->step[k->pass->target]);
   char element[16];
   snprintf(element, sizeof element, "v%d", source);
-  finish_head(text, "What follows the convolution, for one channel of one cell: one pooling window.");
-  uc_text_add(text,
-              "  if (c < a.y_begin[1] || c >= a.y_end[1] || qd < a.y_begin[2] || qd >= a.y_end[2] || qh < a.y_begin[3] "
-              "||\n"
-              "      qh >= a.y_end[3] || qw < a.y_begin[4] || qw >= a.y_end[4])\n"
-              "    return;\n");
+  finish_head(text,
+              "What follows the convolution, for one channel of one cell: one pooling window.");
+  uc_text_add(text, "  if (c < a.y_begin[1] || c >= a.y_end[1] || qd < a.y_begin[2] || qd >= "
+                    "a.y_end[2] || qh < a.y_begin[3] "
+                    "||\n"
+                    "      qh >= a.y_end[3] || qw < a.y_begin[4] || qw >= a.y_end[4])\n"
+                    "    return;\n");
   emit_pool_start(text, e, op);
-  uc_text_add(text,
-              "#pragma unroll\n"
-              "  for (int r = 0; r < RT; r++) {\n"
-              "    const int d = qd * R0 + BASE0 + r / (R1 * R2), h = qh * R1 + BASE1 + r / R2 %% R1, w = qw * R2 + "
-              "BASE2 + r %% R2;\n"
-              "    if (r / (R1 * R2) >= %lld || r / R2 %% R1 >= %lld || r %% R2 >= %lld) continue;\n",
-              (long long)w->kernel[0], (long long)w->kernel[1], (long long)w->kernel[2]);
+  uc_text_add(
+      text,
+      "#pragma unroll\n"
+      "  for (int r = 0; r < RT; r++) {\n"
+      "    const int d = qd * R0 + BASE0 + r / (R1 * R2), h = qh * R1 + BASE1 + r / R2 %% R1, w = "
+      "qw * R2 + "
+      "BASE2 + r %% R2;\n"
+      "    if (r / (R1 * R2) >= %lld || r / R2 %% R1 >= %lld || r %% R2 >= %lld) continue;\n",
+      (long long)w->kernel[0], (long long)w->kernel[1], (long long)w->kernel[2]);
   bool padded = w->ceil_mode;
   for (int a = 0; a < UC_AXES; a++) padded = padded || w->pad_begin[a] > 0 || w->pad_end[a] > 0;
   if (padded) uc_text_add(text, "    if (!inside(a.size[%d], d, h, w)) continue;\n", source);
@@ -256,10 +302,17 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
   if (op->kind == UPCONV_OP_AVG_POOL) emit_average(text, w, source, at);
   uc_text_add(text, "  const float v%d = pooled;\n", k->pass->step[k->pool].op + 1);
   fused_steps(text, e, k, 0, k->pass->step_count, false, "qd, qh, qw", "  ");
-  uc_text_add(text, "  store_at<%s>(a.y.origin, view_index(a.y, n, c, qd, qh, qw), v%d);\n}\n", y_type(e, k->pass), value);
+  uc_text_add(
+      text,
+      "  store_at<Y_TYPE>(tile.y + c * a.y.stride[1] * size_of(Y_TYPE),\n"
+      "                   jd * a.y_step[0] + jh * a.y_step[1] + jw * a.y_step[2], v%d);\n}\n",
+      value);
 }
 
-void uc_cuda_emit_finish_fused(uc_text *text, const uc_cuda_engine *engine, uc_cuda_kernel *kernel) {
-  if (kernel->pool >= 0) emit_pooled(text, engine, kernel);
-  else emit_unpooled(text, engine, kernel);
+void uc_cuda_emit_finish_fused(uc_text *text, const uc_cuda_engine *engine,
+                               uc_cuda_kernel *kernel) {
+  if (kernel->pool >= 0)
+    emit_pooled(text, engine, kernel);
+  else
+    emit_unpooled(text, engine, kernel);
 }

@@ -11,10 +11,12 @@ void uc_cuda_emit_finish_fused(uc_text *text, const uc_cuda_engine *engine, uc_c
 /* finish() into a tile buffer and steps(): the operators of a pass over tile buffers, and its stores or partial sums. */
 void uc_cuda_emit_tiled(uc_text *text, const uc_cuda_engine *engine, uc_cuda_kernel *kernel);
 /* combine: adds the partial sums of a reduction. */
-void uc_cuda_emit_combine(uc_text *text, const uc_cuda_engine *engine, const uc_cuda_kernel *kernel);
+void uc_cuda_emit_combine(uc_text *text, const uc_cuda_engine *engine,
+                          const uc_cuda_kernel *kernel);
 
 /* The expression of an elementwise operator whose operands are the given texts. */
-void uc_cuda_emit_elementwise(uc_text *text, const upconv_op *op, char operand[UPCONV_MAX_OPERANDS][512]);
+void uc_cuda_emit_elementwise(uc_text *text, const upconv_op *op,
+                              char operand[UPCONV_MAX_OPERANDS][512]);
 /* A float literal. */
 void uc_cuda_emit_float(uc_text *text, double value);
 

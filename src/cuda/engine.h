@@ -59,14 +59,15 @@ typedef struct uc_cuda_kernel {
   int64_t cells[UC_AXES];                                  /* of a tile */
   int64_t tile[UC_AXES];                                   /* of the target */
   int64_t cell_step[UC_AXES];                              /* cells from one tile to the next */
-  int64_t cell_parts[UC_AXES]; /* tile buffers: how many times `cells` cover the convolution's box */
-  int64_t x_base[UC_AXES], x_size[UC_AXES];                /* input tile: least delta, extents */
-  int64_t rt, residue_groups;                              /* residues held at once, rounds */
+  int64_t
+      cell_parts[UC_AXES]; /* tile buffers: how many times `cells` cover the convolution's box */
+  int64_t x_base[UC_AXES], x_size[UC_AXES]; /* input tile: least delta, extents */
+  int64_t rt, residue_groups;               /* residues held at once, rounds */
   int64_t tap_count;
   uc_cuda_tap *tap;
   bool static_taps, shared_weights;
-  bool resident;        /* fused: all weights of a block's channels stay in shared memory */
-  int blocks_per_sm;    /* as loaded */
+  bool resident;     /* fused: all weights of a block's channels stay in shared memory */
+  int blocks_per_sm; /* as loaded */
 
   int64_t channels; /* of the target while a block works on it: BM, or all */
   int64_t mc, thread_cells, bm, threads, chunk;

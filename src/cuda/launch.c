@@ -18,7 +18,8 @@ typedef struct arguments {
 } arguments;
 
 static void put(arguments *a, const void *data, size_t size) {
-  a->length = (a->length + (size - 1 < 8 ? size - 1 : 7)) / (size < 8 ? size : 8) * (size < 8 ? size : 8);
+  a->length =
+      (a->length + (size - 1 < 8 ? size - 1 : 7)) / (size < 8 ? size : 8) * (size < 8 ? size : 8);
   memcpy(a->bytes + a->length, data, size);
   a->length += size;
 }
@@ -61,7 +62,8 @@ static int64_t whole_grid(const run *r, const uc_cuda_kernel *k, int a) {
 
 static upconv_status lay_out(run *r, const int64_t x_shape[UC_RANK]) {
   const uc_cuda_engine *e = r->e;
-  upconv_status status = uc_problem_conv_shape(&e->lowered->conv, x_shape[0], x_shape + 2, r->shape[0]);
+  upconv_status status =
+      uc_problem_conv_shape(&e->lowered->conv, x_shape[0], x_shape + 2, r->shape[0]);
   if (status == UPCONV_OK) status = uc_epilogue_shapes(e->lowered->tail, r->shape[0], r->shape);
   if (status != UPCONV_OK) return status;
   size_t at = 0, partial = 0;
@@ -80,14 +82,16 @@ static upconv_status lay_out(run *r, const int64_t x_shape[UC_RANK]) {
     int64_t count = 0;
     uc_product(r->shape[k->pass->result], UC_RANK, &count);
     for (int a = 0; a < UC_AXES; a++)
-      if (e->lowered->tail->op[k->pass->reduce_op].axes >> (1 + a) & 1) count *= uc_max(1, whole_grid(r, k, a));
+      if (e->lowered->tail->op[k->pass->reduce_op].axes >> (1 + a) & 1)
+        count *= uc_max(1, whole_grid(r, k, a));
     if ((size_t)count * sizeof(double) > partial) partial = (size_t)count * sizeof(double);
   }
   r->bytes = at + aligned(partial);
   return UPCONV_OK;
 }
 
-upconv_status uc_cuda_workspace(const uc_cuda_engine *e, const int64_t x_shape[UC_RANK], size_t *bytes) {
+upconv_status uc_cuda_workspace(const uc_cuda_engine *e, const int64_t x_shape[UC_RANK],
+                                size_t *bytes) {
   run r = {.e = e};
   upconv_status status = lay_out(&r, x_shape);
   *bytes = r.bytes + ALIGNMENT;
@@ -96,12 +100,15 @@ upconv_status uc_cuda_workspace(const uc_cuda_engine *e, const int64_t x_shape[U
 
 /* ---- launches ---- */
 
-static upconv_status launch(const uc_cuda_engine *e, uc_cuda_function f, int64_t blocks, int64_t threads, int64_t shared,
-                            void *stream, arguments *a, const char *what) {
+static upconv_status launch(const uc_cuda_engine *e, uc_cuda_function f, int64_t blocks,
+                            int64_t threads, int64_t shared, void *stream, arguments *a,
+                            const char *what) {
   const uc_cuda_driver *d = e->context->device->driver;
   void *parameters[] = {a->bytes};
   unsigned grid = (unsigned)uc_min(blocks, MAX_GRID);
-  return uc_cuda_check(d, d->cuLaunchKernel(f, grid, 1, 1, (unsigned)threads, 1, 1, (unsigned)shared, stream, parameters, NULL),
+  return uc_cuda_check(d,
+                       d->cuLaunchKernel(f, grid, 1, 1, (unsigned)threads, 1, 1, (unsigned)shared,
+                                         stream, parameters, NULL),
                        what);
 }
 
@@ -111,8 +118,8 @@ static upconv_tensor kept_view(const run *r, int value) {
   int64_t shape[UC_RANK];
   memcpy(shape, r->shape[value], sizeof shape);
   shape[0] = r->call->y.shape[0];
-  upconv_tensor view = upconv_tensor_dense((char *)r->call->workspace + r->kept_at[value], UPCONV_F32, UC_RANK, shape,
-                                           UPCONV_CHANNELS_FIRST);
+  upconv_tensor view = upconv_tensor_dense((char *)r->call->workspace + r->kept_at[value],
+                                           UPCONV_F32, UC_RANK, shape, UPCONV_CHANNELS_FIRST);
   view.offset[0] = r->call->y.offset[0];
   for (int i = 1; i < UC_RANK; i++)
     if (shape[i] == 1) view.stride[i] = 0;
@@ -125,7 +132,8 @@ static upconv_status put_views(const run *r, const uc_cuda_kernel *k, arguments 
     upconv_tensor view;
     if (k->view[i].tensor) {
       const uc_tensor_decl *decl = &tail->tensor[k->view[i].index];
-      upconv_status status = uc_tensor_canonical(&r->call->tensors[k->view[i].index], decl->name, tail->nd, &view);
+      upconv_status status =
+          uc_tensor_canonical(&r->call->tensors[k->view[i].index], decl->name, tail->nd, &view);
       if (status != UPCONV_OK) return status;
       for (int x = 0; x < UC_RANK; x++)
         if (!(decl->axes >> x & 1)) view.stride[x] = 0;
@@ -135,6 +143,22 @@ static upconv_status put_views(const run *r, const uc_cuda_kernel *k, arguments 
     put_view(a, &view);
   }
   for (int i = k->view_count; i < 1; i++) put_view(a, &r->call->y);
+  return UPCONV_OK;
+}
+
+/* Spatial strides; within a tile of `size` elements offsets must fit 32 bits. */
+static upconv_status put_steps(const uc_cuda_kernel *k, const upconv_tensor *t,
+                               const int64_t size[UC_AXES], const char *name, arguments *a) {
+  int64_t reach = 0;
+  for (int i = 0; i < UC_AXES; i++) {
+    int64_t stride = t->stride[i + 2] < 0 ? -t->stride[i + 2] : t->stride[i + 2], far = 0;
+    if (!uc_mul(stride, k->fused || k->pass->conv ? size[i] : 1, &far) ||
+        !uc_add(reach, far, &reach) || reach > INT32_MAX)
+      return uc_fail(UPCONV_UNSUPPORTED,
+                     "%s: stride %lld of a spatial axis is more than one tile spans", name,
+                     (long long)t->stride[i + 2]);
+  }
+  for (int i = 0; i < UC_AXES; i++) put_int(a, t->stride[i + 2]);
   return UPCONV_OK;
 }
 
@@ -160,7 +184,9 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   upconv_tensor y = kept_view(r, k->pass->result);
   put_view(&a, &call->x);
   put_view(&a, &y);
-  upconv_status status = put_views(r, k, &a);
+  upconv_status status = put_steps(k, &call->x, k->x_size, "x", &a);
+  if (status == UPCONV_OK) status = put_steps(k, &y, k->tile, "y", &a);
+  if (status == UPCONV_OK) status = put_views(r, k, &a);
   if (status != UPCONV_OK) return status;
   put_i64(&a, (int64_t)(intptr_t)call->packed);
   put_i64(&a, (int64_t)(intptr_t)call->workspace + (int64_t)r->partial_at);
@@ -168,7 +194,8 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   for (int i = 0; i < UC_AXES; i++) {
     bool whole = k->pass->reduce_op >= 0;
     begin[i] = whole ? 0 : y.offset[i + 2] / k->tile[i];
-    grid[i] = whole ? whole_grid(r, k, i) : uc_ceil_div(y.offset[i + 2] + y.shape[i + 2], k->tile[i]) - begin[i];
+    grid[i] = whole ? whole_grid(r, k, i)
+                    : uc_ceil_div(y.offset[i + 2] + y.shape[i + 2], k->tile[i]) - begin[i];
     tiles *= grid[i];
   }
   put_i64(&a, tiles);
@@ -181,7 +208,9 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   for (int i = 0; i < UC_RANK; i++) put_int(&a, y.offset[i] + y.shape[i]);
   for (int v = 0; v < r->e->program.value_count; v++)
     for (int i = 0; i < UC_AXES; i++) put_int(&a, r->shape[v][i + 2]);
-  if (tiles > 0) status = launch(r->e, k->function, grid_blocks(r->e, k, tiles), k->threads, k->shared_floats * 4, call->stream, &a, k->name);
+  if (tiles > 0)
+    status = launch(r->e, k->function, grid_blocks(r->e, k, tiles), k->threads,
+                    k->shared_floats * 4, call->stream, &a, k->name);
   if (status != UPCONV_OK || k->pass->reduce_op < 0) return status;
   int64_t elements = 1;
   for (int i = 0; i < UC_RANK; i++) elements *= y.shape[i];
@@ -205,16 +234,20 @@ static bool coordinates_fit(const run *r) {
 upconv_status uc_cuda_execute(const uc_cuda_engine *e, const uc_call *call) {
   if (is_empty(&call->y)) return UPCONV_OK;
   if (!e->context->device)
-    return uc_fail(UPCONV_DEVICE_ERROR, "device: %s was named to plan for; there is nothing to run on", e->target.arch);
+    return uc_fail(UPCONV_DEVICE_ERROR,
+                   "device: %s was named to plan for; there is nothing to run on", e->target.arch);
   run r = {.e = e, .call = call};
   upconv_status status = lay_out(&r, call->x_shape);
   if (status != UPCONV_OK) return status;
   if (r.bytes > call->workspace_size)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "workspace_size = %zu: this x needs %zu bytes", call->workspace_size, r.bytes);
-  if (!coordinates_fit(&r)) return uc_fail(UPCONV_UNSUPPORTED, "x: more than 2^29 elements along one axis");
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "workspace_size = %zu: this x needs %zu bytes",
+                   call->workspace_size, r.bytes);
+  if (!coordinates_fit(&r))
+    return uc_fail(UPCONV_UNSUPPORTED, "x: more than 2^29 elements along one axis");
   status = uc_cuda_enter(e->context->device);
   if (status != UPCONV_OK) return status;
-  for (int i = 0; i < e->kernel_count && status == UPCONV_OK; i++) status = launch_pass(&r, &e->kernel[i]);
+  for (int i = 0; i < e->kernel_count && status == UPCONV_OK; i++)
+    status = launch_pass(&r, &e->kernel[i]);
   uc_cuda_leave(e->context->device);
   return status;
 }
@@ -228,9 +261,11 @@ static void put_vector(arguments *a, const upconv_tensor *t) {
   put_int(a, 0);
 }
 
-upconv_status uc_cuda_pack(const uc_cuda_engine *e, const upconv_parameters *p, void *packed, void *stream) {
+upconv_status uc_cuda_pack(const uc_cuda_engine *e, const upconv_parameters *p, void *packed,
+                           void *stream) {
   if (!e->context->device)
-    return uc_fail(UPCONV_DEVICE_ERROR, "device: %s was named to plan for; there is nothing to run on", e->target.arch);
+    return uc_fail(UPCONV_DEVICE_ERROR,
+                   "device: %s was named to plan for; there is nothing to run on", e->target.arch);
   upconv_tensor weight;
   upconv_status status = uc_lowered_check_parameters(e->lowered, p, &weight);
   if (status != UPCONV_OK) return status;
@@ -247,7 +282,8 @@ upconv_status uc_cuda_pack(const uc_cuda_engine *e, const upconv_parameters *p, 
   if (status != UPCONV_OK) return status;
   status = launch(e, e->pack_params, 1, 256, 0, stream, &a, "pack_params");
   int64_t blocks = uc_min(PACK_BLOCKS, uc_ceil_div(e->weight_floats, 256));
-  if (status == UPCONV_OK) status = launch(e, e->pack_weights, blocks, 256, 0, stream, &a, "pack_weights");
+  if (status == UPCONV_OK)
+    status = launch(e, e->pack_weights, blocks, 256, 0, stream, &a, "pack_weights");
   uc_cuda_leave(e->context->device);
   return status;
 }

@@ -4,8 +4,10 @@
 
 #include "engine.h"
 
-upconv_status uc_cuda_workspace(const uc_cuda_engine *engine, const int64_t x_shape[UC_RANK], size_t *bytes);
+upconv_status uc_cuda_workspace(const uc_cuda_engine *engine, const int64_t x_shape[UC_RANK],
+                                size_t *bytes);
 upconv_status uc_cuda_execute(const uc_cuda_engine *engine, const uc_call *call);
-upconv_status uc_cuda_pack(const uc_cuda_engine *engine, const upconv_parameters *parameters, void *packed, void *stream);
+upconv_status uc_cuda_pack(const uc_cuda_engine *engine, const upconv_parameters *parameters,
+                           void *packed, void *stream);
 
 #endif

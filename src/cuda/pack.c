@@ -33,8 +33,10 @@ upconv_status uc_cuda_plan_packed(uc_cuda_engine *e) {
     at += l->param[i].size;
   }
   e->bias_at = padded(at);
-  e->scale_at = padded(e->bias_at + l->conv.out_channels); /* doubles: parameters, then the scale of every channel */
-  e->weights_at = padded(e->scale_at + 2 * (doubles_before(l, l->param_count) + l->conv.out_channels));
+  e->scale_at = padded(
+      e->bias_at + l->conv.out_channels); /* doubles: parameters, then the scale of every channel */
+  e->weights_at =
+      padded(e->scale_at + 2 * (doubles_before(l, l->param_count) + l->conv.out_channels));
   int64_t words = e->word == UPCONV_F32 ? 1 : 2;
   e->ci_steps = uc_ceil_div(e->group_in, 8 * words);
   int64_t unit = 1; /* whole vectors of the channels that a thread takes */
@@ -56,29 +58,33 @@ static void emit_ref(uc_text *text, const uc_lowered *l, uc_ref ref) {
     uc_text_add_double(text, ref.constant);
     return;
   }
-  uc_text_add(text, "d[%lld%s]", (long long)doubles_before(l, ref.param), l->param[ref.param].size > 1 ? " + c" : "");
+  uc_text_add(text, "d[%lld%s]", (long long)doubles_before(l, ref.param),
+              l->param[ref.param].size > 1 ? " + c" : "");
 }
 
 static void emit_formula(uc_text *text, const uc_lowered *l, const uc_param *p) {
-  static const char *const infix[] = {[UC_PARAM_ADD] = "+", [UC_PARAM_SUB] = "-", [UC_PARAM_MUL] = "*", [UC_PARAM_DIV] = "/"};
+  static const char *const infix[] = {
+      [UC_PARAM_ADD] = "+", [UC_PARAM_SUB] = "-", [UC_PARAM_MUL] = "*", [UC_PARAM_DIV] = "/"};
   switch (p->kind) {
-    case UC_PARAM_INPUT: uc_text_add(text, "read(a.param[%d], c)", p->input); break;
-    case UC_PARAM_SQRT:
-      uc_text_add(text, "sqrt(");
-      emit_ref(text, l, p->a);
-      uc_text_add(text, ")");
-      break;
-    case UC_PARAM_SELECT:
-      emit_ref(text, l, p->a);
-      uc_text_add(text, " > 0 ? ");
-      emit_ref(text, l, p->b);
-      uc_text_add(text, " : ");
-      emit_ref(text, l, p->c);
-      break;
-    default:
-      emit_ref(text, l, p->a);
-      uc_text_add(text, " %s ", infix[p->kind]);
-      emit_ref(text, l, p->b);
+  case UC_PARAM_INPUT:
+    uc_text_add(text, "read(a.param[%d], c)", p->input);
+    break;
+  case UC_PARAM_SQRT:
+    uc_text_add(text, "sqrt(");
+    emit_ref(text, l, p->a);
+    uc_text_add(text, ")");
+    break;
+  case UC_PARAM_SELECT:
+    emit_ref(text, l, p->a);
+    uc_text_add(text, " > 0 ? ");
+    emit_ref(text, l, p->b);
+    uc_text_add(text, " : ");
+    emit_ref(text, l, p->c);
+    break;
+  default:
+    emit_ref(text, l, p->a);
+    uc_text_add(text, " %s ", infix[p->kind]);
+    emit_ref(text, l, p->b);
   }
 }
 
@@ -89,27 +95,33 @@ static void emit_folds(uc_text *text, const uc_lowered *l) {
       double elements = 1;
       for (int a = 0; a < UC_AXES; a++) elements *= (double)f->window.kernel[a];
       double divisor = f->window.divisor ? (double)f->window.divisor : elements;
-      uc_text_add(text, "    scale /= %.17g;\n    bias *= %.17g / %.17g;\n", divisor, elements, divisor);
+      uc_text_add(text, "    scale /= %.17g;\n    bias *= %.17g / %.17g;\n", divisor, elements,
+                  divisor);
       continue;
     }
     uc_text_add(text, "    by = ");
     emit_ref(text, l, f->by);
-    uc_text_add(text, f->kind == UC_FOLD_SCALE ? ";\n    scale *= by;\n    bias *= by;\n" : ";\n    bias += by;\n");
+    uc_text_add(text, f->kind == UC_FOLD_SCALE ? ";\n    scale *= by;\n    bias *= by;\n"
+                                               : ";\n    bias += by;\n");
   }
 }
 
 static void emit_params(uc_text *text, const uc_cuda_engine *e) {
   const uc_lowered *l = e->lowered;
   uc_text_add(text,
-              "\nextern \"C\" __global__ void __launch_bounds__(256) pack_params(const __grid_constant__ PackArgs a) {\n"
+              "\nextern \"C\" __global__ void __launch_bounds__(256) pack_params(const "
+              "__grid_constant__ PackArgs a) {\n"
               "  double *const d = (double *)(a.packed + %lld);\n",
               (long long)e->scale_at);
   for (int i = 0; i < l->param_count; i++) {
     if (l->param[i].size == 0) continue;
-    uc_text_add(text, "  for (int c = threadIdx.x; c < %lld; c += 256) {\n    const double v = ", (long long)l->param[i].size);
+    uc_text_add(text, "  for (int c = threadIdx.x; c < %lld; c += 256) {\n    const double v = ",
+                (long long)l->param[i].size);
     emit_formula(text, l, &l->param[i]);
-    uc_text_add(text, ";\n    d[%lld + c] = v;\n    a.packed[%lld + c] = (float)v;\n  }\n  __syncthreads();\n",
-                (long long)doubles_before(l, i), (long long)e->param_at[i]);
+    uc_text_add(
+        text,
+        ";\n    d[%lld + c] = v;\n    a.packed[%lld + c] = (float)v;\n  }\n  __syncthreads();\n",
+        (long long)doubles_before(l, i), (long long)e->param_at[i]);
   }
   uc_text_add(text,
               "  for (int c = threadIdx.x; c < %lld; c += 256) {\n"
@@ -128,7 +140,8 @@ static double *tap_map(const uc_lowered *l, int a) {
   for (int64_t k = 0; map && k < from; k++) map[k * from + k] = 1;
   for (int i = 0; map && i < l->fold_count; i++) {
     const uc_fold *f = &l->fold[i];
-    if (f->kind != UC_FOLD_AVG_POOL || (f->window.kernel[a] == 1 && f->window.stride[a] == 1)) continue;
+    if (f->kind != UC_FOLD_AVG_POOL || (f->window.kernel[a] == 1 && f->window.stride[a] == 1))
+      continue;
     int64_t next = f->after[a].kernel;
     double *folded = calloc((size_t)(next * from), sizeof *folded);
     for (int64_t k = 0; folded && k < next; k++) {
@@ -166,12 +179,13 @@ static void emit_weight(uc_text *text, const uc_cuda_engine *e) {
   const uc_axis *s = l->source.axis, *f = l->conv.axis;
   bool pool = folds_pool(l);
   for (int a = 0; a < UC_AXES && pool; a++) emit_map(text, l, a);
-  uc_text_add(text,
-              "\n// Folded weight of input channel i and output channel o of its group, kernel element k.\n"
-              "__device__ double weight(const PackArgs &a, int i, int o, int k) {\n"
-              "  const int k2 = k %% %lld, k1 = k / %lld %% %lld, k0 = k / %lld;\n",
-              (long long)f[2].kernel, (long long)f[2].kernel, (long long)f[1].kernel,
-              (long long)(f[2].kernel * f[1].kernel));
+  uc_text_add(
+      text,
+      "\n// Folded weight of input channel i and output channel o of its group, kernel element k.\n"
+      "__device__ double weight(const PackArgs &a, int i, int o, int k) {\n"
+      "  const int k2 = k %% %lld, k1 = k / %lld %% %lld, k0 = k / %lld;\n",
+      (long long)f[2].kernel, (long long)f[2].kernel, (long long)f[1].kernel,
+      (long long)(f[2].kernel * f[1].kernel));
   if (!pool) {
     uc_text_add(text, "  return read_weight(a, i, o, k0, k1, k2);\n}\n");
     return;
@@ -180,8 +194,10 @@ static void emit_weight(uc_text *text, const uc_cuda_engine *e) {
   for (int a = 0; a < UC_AXES; a++)
     uc_text_add(text, "  for (int j%d = 0; j%d < %lld; j%d++)\n", a, a, (long long)s[a].kernel, a);
   uc_text_add(text,
-              "  {\n    const double count = taps0[k0 * %lld + j0] * taps1[k1 * %lld + j1] * taps2[k2 * %lld + j2];\n"
-              "    if (count != 0) sum += count * read_weight(a, i, o, j0, j1, j2);\n  }\n  return sum;\n}\n",
+              "  {\n    const double count = taps0[k0 * %lld + j0] * taps1[k1 * %lld + j1] * "
+              "taps2[k2 * %lld + j2];\n"
+              "    if (count != 0) sum += count * read_weight(a, i, o, j0, j1, j2);\n  }\n  return "
+              "sum;\n}\n",
               (long long)s[0].kernel, (long long)s[1].kernel, (long long)s[2].kernel);
 }
 
@@ -190,12 +206,16 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
   const uc_lowered *l = e->lowered;
   uc_text_add(text, "// packing for ");
   uc_problem_print(&l->source, text);
-  uc_text_add(text, "\n\n%s\n#define PARAMS %d\n", uc_cuda_embedded("prelude"), (int)uc_max(1, l->source_tail->param_count));
-  uc_text_add(text, "#define CI %lld\n#define CO %lld\n#define GROUPS %lld\n#define KERNEL %lld\n#define CO_PAD %lld\n",
-              (long long)e->group_in, (long long)e->group_out, (long long)l->conv.groups, (long long)e->kernel_size,
-              (long long)e->co_pad);
-  uc_text_add(text, "#define CI_STEPS %lld\n#define WEIGHTS_AT %lld\n#define SCALES_AT %lld\n", (long long)e->ci_steps,
-              (long long)e->weights_at, (long long)(e->scale_at + 2 * doubles_before(l, l->param_count)));
+  uc_text_add(text, "\n\n%s\n#define PARAMS %d\n", uc_cuda_embedded("prelude"),
+              (int)uc_max(1, l->source_tail->param_count));
+  uc_text_add(text,
+              "#define CI %lld\n#define CO %lld\n#define GROUPS %lld\n#define KERNEL %lld\n#define "
+              "CO_PAD %lld\n",
+              (long long)e->group_in, (long long)e->group_out, (long long)l->conv.groups,
+              (long long)e->kernel_size, (long long)e->co_pad);
+  uc_text_add(text, "#define CI_STEPS %lld\n#define WEIGHTS_AT %lld\n#define SCALES_AT %lld\n",
+              (long long)e->ci_steps, (long long)e->weights_at,
+              (long long)(e->scale_at + 2 * doubles_before(l, l->param_count)));
   uc_text_add(text, "#define WEIGHT_WORDS %lldLL\n", (long long)e->weight_floats);
   if (e->mma) uc_text_add(text, "#define WORD_IS_%s 1\n", uc_cuda_type_name(e->word));
   uc_text_add(text, "%s", uc_cuda_embedded("pack"));

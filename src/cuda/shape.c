@@ -9,14 +9,15 @@
 #include "../status.h"
 
 enum {
-  MAX_SUMS = 64,            /* of a thread, FFMA */
-  MAX_RESIDUES = 32,        /* held at once */
-  MAX_MMA_SUMS = 128,       /* registers of sums of a thread, tensor cores */
-  MAX_UNROLLED = 2048,      /* multiply-adds in a loop's body */
+  MAX_SUMS = 64,     /* of a thread, FFMA */
+  MAX_RESIDUES = 32, /* held at once */
+  MAX_MMA_SUMS =
+      64, /* registers of sums of a thread, tensor cores: two blocks of 8 warps fit a multiprocessor */
+  MAX_UNROLLED = 2048, /* multiply-adds in a loop's body */
   MAX_UNROLLED_MMA = 1024,
   STAGING_FLOATS = 10 * 1024,
   RESIDENT_FLOATS = 24 * 1024, /* staging, when it holds the weights of all input channels */
-  TILE_FLOATS = 16 * 1024, /* wanted size of tile buffers */
+  TILE_FLOATS = 16 * 1024,     /* wanted size of tile buffers */
   MAX_TILE = 64
 };
 
@@ -63,7 +64,8 @@ static bool fusible(const uc_lowered *lowered, const uc_pass *pass, int *side, i
     const upconv_op *op = &lowered->tail->op[step->op];
     int sides = operand_sides(step, side);
     if (uc_op_classify(op->kind) == UC_CLASS_POOL) {
-      if (*pool >= 0 || sides != BEFORE_POOL || !window_in_cell(&op->window, &lowered->conv)) return false;
+      if (*pool >= 0 || sides != BEFORE_POOL || !window_in_cell(&op->window, &lowered->conv))
+        return false;
       *pool = k;
       side[k] = AFTER_POOL;
     } else {
@@ -93,8 +95,8 @@ static bool unite(uc_cuda_box *box, const uc_cuda_box *more) {
 
 static int step_value(const uc_step *step) { return step->kind == UC_STEP_OP ? step->op + 1 : 0; }
 
-static bool find_boxes(const uc_lowered *lowered, const uc_pass *pass, const int64_t tile[UC_AXES], uc_cuda_box *box,
-                       int *keep) {
+static bool find_boxes(const uc_lowered *lowered, const uc_pass *pass, const int64_t tile[UC_AXES],
+                       uc_cuda_box *box, int *keep) {
   memset(box, 0, (size_t)pass->step_count * sizeof *box);
   for (int a = 0; a < UC_AXES; a++) {
     box[pass->target].mult[a] = 1;
@@ -108,7 +110,8 @@ static bool find_boxes(const uc_lowered *lowered, const uc_pass *pass, const int
     for (int a = 0; a < UC_AXES && uc_op_classify(op->kind) == UC_CLASS_POOL; a++) {
       in.mult[a] = box[k].mult[a] * op->window.stride[a];
       in.off[a] = box[k].off[a] * op->window.stride[a] - op->window.pad_begin[a];
-      in.size[a] = (box[k].size[a] - 1) * op->window.stride[a] + (op->window.kernel[a] - 1) * op->window.dilation[a] + 1;
+      in.size[a] = (box[k].size[a] - 1) * op->window.stride[a] +
+                   (op->window.kernel[a] - 1) * op->window.dilation[a] + 1;
     }
     for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
       if (step->source[i] < 0 || unite(&box[step->source[i]], &in)) continue;
@@ -124,15 +127,16 @@ static bool find_boxes(const uc_lowered *lowered, const uc_pass *pass, const int
 static upconv_status find_taps(const upconv_problem *p, uc_cuda_kernel *k) {
   int64_t most = product(k->residues) * uc_problem_kernel_size(p), low[UC_AXES], high[UC_AXES];
   k->tap = calloc((size_t)most, sizeof *k->tap);
-  if (!k->tap) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of %lld taps", (long long)most);
+  if (!k->tap)
+    return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of %lld taps", (long long)most);
   k->tap_count = 0;
   int64_t kernels = uc_problem_kernel_size(p), residues = product(k->residues);
   for (int64_t r = 0; r < residues; r++)
     for (int64_t i = 0; i < kernels; i++) {
-      int64_t rho[UC_AXES] = {r / k->residues[2] / k->residues[1], r / k->residues[2] % k->residues[1],
-                              r % k->residues[2]};
-      int64_t at[UC_AXES] = {i / p->axis[2].kernel / p->axis[1].kernel, i / p->axis[2].kernel % p->axis[1].kernel,
-                             i % p->axis[2].kernel};
+      int64_t rho[UC_AXES] = {r / k->residues[2] / k->residues[1],
+                              r / k->residues[2] % k->residues[1], r % k->residues[2]};
+      int64_t at[UC_AXES] = {i / p->axis[2].kernel / p->axis[1].kernel,
+                             i / p->axis[2].kernel % p->axis[1].kernel, i % p->axis[2].kernel};
       uc_cuda_tap tap = {.residue = (int32_t)r, .kernel = (int32_t)i};
       bool live = true;
       for (int a = 0; a < UC_AXES; a++) {
@@ -197,7 +201,8 @@ static void choose_ffma(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_
   while (k->mc > 1 && k->rt * k->mc > MAX_SUMS) k->mc /= 2;
   if (k->mc == 8 && k->rt * k->mc == MAX_SUMS) k->mc = 4;
   k->thread_cells = 1;
-  while (k->thread_cells < 4 && k->rt * k->mc * k->thread_cells * 2 <= MAX_SUMS && k->thread_cells * 2 <= extent[2])
+  while (k->thread_cells < 4 && k->rt * k->mc * k->thread_cells * 2 <= MAX_SUMS &&
+         k->thread_cells * 2 <= extent[2])
     k->thread_cells *= 2;
   int64_t groups_of_channels = power_of_two(uc_ceil_div(e->group_out, k->mc));
   int64_t threads_of_cells = uc_max(32, uc_min(128, cell_count(extent) / k->thread_cells));
@@ -219,25 +224,28 @@ static const char *stage_ffma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   k->static_taps = k->residue_groups == 1 && k->tap_count * k->thread_cells * k->mc <= MAX_UNROLLED;
   k->x_floats = uc_ceil_div(k->chunk * x, 4) * 4;
   k->staging_floats = k->x_floats + (k->shared_weights ? k->chunk * w : 0);
-  return k->staging_floats * 4 > e->target.shared_bytes ? "the input of one tile does not fit shared memory" : NULL;
+  return k->staging_floats * 4 > e->target.shared_bytes
+             ? "the input of one tile does not fit shared memory"
+             : NULL;
 }
 
 /* ---- tensor cores ---- */
 
-static const char *choose_mma(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES]) {
+static const char *choose_mma(const uc_cuda_engine *e, uc_cuda_kernel *k,
+                              const int64_t extent[UC_AXES]) {
   k->rt = product(k->residues);
   k->residue_groups = 1;
-  if (k->rt * 4 > MAX_MMA_SUMS) return "more phases than the tensor-core kernel holds in registers";
-  int64_t most = MAX_MMA_SUMS / 4 / k->rt; /* of MT * NT */
+  if (k->rt * 4 > 2 * MAX_MMA_SUMS)
+    return "more phases than the tensor-core kernel holds in registers";
+  int64_t most = uc_max(1, MAX_MMA_SUMS / 4 / k->rt); /* of MT * NT */
   int64_t columns = power_of_two(uc_ceil_div(e->group_out, 8));
   k->nt = uc_min(columns, most >= 16 ? 4 : most >= 4 ? 2 : 1);
   k->mt = 1;
   while (k->mt < 4 && k->mt * 2 * k->nt <= most) k->mt *= 2;
   int64_t cells = cell_count(extent);
   while (k->mt > 1 && cells < 16 * k->mt) k->mt /= 2;
-  k->warps_m = uc_max(1, uc_min(4, cells / (16 * k->mt)));
-  int64_t warps_n = uc_min(columns / k->nt, 8 / k->warps_m);
-  if (warps_n < 1) warps_n = 1;
+  int64_t warps_n = uc_min(columns / k->nt, 4);
+  k->warps_m = uc_max(1, uc_min(8 / warps_n, cells / (16 * k->mt)));
   k->bm = warps_n * 8 * k->nt;
   k->threads = 32 * k->warps_m * warps_n;
   spread_cells(k->warps_m * 16 * k->mt, extent, k->cells);
@@ -249,15 +257,19 @@ static const char *choose_mma(const uc_cuda_engine *e, uc_cuda_kernel *k, const 
 static int64_t mma_pitch(int64_t x) { return x % 32 <= 8 ? x - x % 32 + 8 : x - x % 32 + 40; }
 
 static const char *stage_mma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
-  if (k->tap_count * k->mt * k->nt > MAX_UNROLLED_MMA) return "more taps than the tensor-core kernel unrolls";
+  if (k->tap_count * k->mt * k->nt > MAX_UNROLLED_MMA)
+    return "more taps than the tensor-core kernel unrolls";
   int64_t x = mma_pitch(product(k->x_size)), w = e->kernel_size * k->bm;
   k->resident = e->ci_steps * 8 * (x + w) <= uc_min(RESIDENT_FLOATS, e->target.shared_bytes / 8);
   int64_t most = uc_max(1, STAGING_FLOATS / (8 * (x + w)));
-  k->chunk = 8 * (k->resident ? e->ci_steps : uc_ceil_div(e->ci_steps, uc_ceil_div(e->ci_steps, most)));
+  k->chunk =
+      8 * (k->resident ? e->ci_steps : uc_ceil_div(e->ci_steps, uc_ceil_div(e->ci_steps, most)));
   k->x_floats = uc_ceil_div(k->chunk * x, 4) * 4;
   k->staging_floats = k->x_floats + k->chunk * w;
   k->static_taps = k->shared_weights = true;
-  return k->staging_floats * 4 > e->target.shared_bytes ? "tile and weights of one chunk do not fit shared memory" : NULL;
+  return k->staging_floats * 4 > e->target.shared_bytes
+             ? "tile and weights of one chunk do not fit shared memory"
+             : NULL;
 }
 
 /* ---- a fused pass ---- */
@@ -266,11 +278,12 @@ static void value_extent(const int64_t (*shape)[UC_RANK], int value, int64_t ext
   for (int a = 0; a < UC_AXES; a++) extent[a] = uc_max(1, shape[value][a + 2]);
 }
 
-static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)[UC_RANK], uc_cuda_kernel *k,
-                                 const char **refusal) {
+static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)[UC_RANK],
+                                 uc_cuda_kernel *k, const char **refusal) {
   int64_t extent[UC_AXES];
   value_extent(shape, k->pass->result, extent);
-  const upconv_window *w = k->pool >= 0 ? &e->lowered->tail->op[k->pass->step[k->pool].op].window : NULL;
+  const upconv_window *w =
+      k->pool >= 0 ? &e->lowered->tail->op[k->pass->step[k->pool].op].window : NULL;
   for (int a = 0; a < UC_AXES; a++) {
     int64_t s = e->lowered->conv.axis[a].stride;
     k->residues[a] = w ? w->stride[a] : s;
@@ -278,8 +291,10 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
     k->step[a] = k->residues[a] / s;
     if (!w) extent[a] = uc_ceil_div(extent[a], s);
   }
-  if (e->mma) *refusal = choose_mma(e, k, extent);
-  else choose_ffma(e, k, extent);
+  if (e->mma)
+    *refusal = choose_mma(e, k, extent);
+  else
+    choose_ffma(e, k, extent);
   if (*refusal) return UPCONV_OK;
   for (int a = 0; a < UC_AXES; a++) {
     k->cell_step[a] = k->cells[a];
@@ -302,7 +317,8 @@ static bool place_slots(uc_cuda_kernel *k, int64_t most) {
   for (int i = 0; i < pass->step_count; i++) {
     const uc_step *step = &pass->step[i];
     if (step->kind == UC_STEP_LOAD) continue;
-    int64_t channels = pass->all_channels || step->channels == 1 ? step->channels : uc_min(step->channels, k->bm);
+    int64_t channels =
+        pass->all_channels || step->channels == 1 ? step->channels : uc_min(step->channels, k->bm);
     int64_t floats = channels * product(k->box[i].size);
     k->slot_at[step->slot] = uc_max(k->slot_at[step->slot], uc_ceil_div(floats, 4) * 4);
   }
@@ -344,7 +360,8 @@ static upconv_status shape_conv(const uc_cuda_engine *e, uc_cuda_kernel *k, cons
 }
 
 /* Tries k->tile. *fits: the whole block's shared memory is within `most` floats. */
-static upconv_status try_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t most, bool *fits, int *keep) {
+static upconv_status try_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t most, bool *fits,
+                              int *keep) {
   *fits = false;
   *keep = -1;
   if (!find_boxes(e->lowered, k->pass, k->tile, k->box, keep)) return UPCONV_OK;
@@ -367,15 +384,19 @@ static int64_t divisor(int64_t a, int64_t b) { return b == 0 ? a : divisor(b, a 
 static int value_to_keep(const uc_lowered *lowered, const uc_pass *pass) {
   for (int i = pass->step_count - 1; i >= 0; i--) {
     const uc_step *step = &pass->step[i];
-    if (step->kind != UC_STEP_OP || uc_op_classify(lowered->tail->op[step->op].kind) == UC_CLASS_ELEMENTWISE) continue;
+    if (step->kind != UC_STEP_OP ||
+        uc_op_classify(lowered->tail->op[step->op].kind) == UC_CLASS_ELEMENTWISE)
+      continue;
     if (step->source[0] >= 0 && pass->step[step->source[0]].kind != UC_STEP_LOAD)
       return step_value(&pass->step[step->source[0]]);
   }
-  return pass->reduce_op >= 0 && pass->step[pass->target].kind != UC_STEP_LOAD ? step_value(&pass->step[pass->target]) : -1;
+  return pass->reduce_op >= 0 && pass->step[pass->target].kind != UC_STEP_LOAD
+             ? step_value(&pass->step[pass->target])
+             : -1;
 }
 
-static upconv_status grow_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES],
-                               const int64_t unit[UC_AXES]) {
+static upconv_status grow_tile(const uc_cuda_engine *e, uc_cuda_kernel *k,
+                               const int64_t extent[UC_AXES], const int64_t unit[UC_AXES]) {
   int64_t most = uc_min(TILE_FLOATS + STAGING_FLOATS, e->target.shared_bytes / 4);
   int keep;
   bool fits;
@@ -393,10 +414,11 @@ static upconv_status grow_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const
   return try_tile(e, k, e->target.shared_bytes / 4, &fits, &keep);
 }
 
-static upconv_status shape_tiled(const uc_cuda_engine *e, const int64_t (*shape)[UC_RANK], uc_cuda_kernel *k,
-                                 const char **refusal, int *keep) {
+static upconv_status shape_tiled(const uc_cuda_engine *e, const int64_t (*shape)[UC_RANK],
+                                 uc_cuda_kernel *k, const char **refusal, int *keep) {
   int64_t extent[UC_AXES], unit[UC_AXES];
-  int target = k->pass->reduce_op >= 0 ? e->lowered->tail->op[k->pass->reduce_op].operand[0].index : k->pass->result;
+  int target = k->pass->reduce_op >= 0 ? e->lowered->tail->op[k->pass->reduce_op].operand[0].index
+                                       : k->pass->result;
   value_extent(shape, target, extent);
   for (int a = 0; a < UC_AXES; a++) k->tile[a] = 1;
   if (!find_boxes(e->lowered, k->pass, k->tile, k->box, keep)) return UPCONV_OK;
@@ -419,8 +441,9 @@ static upconv_status shape_tiled(const uc_cuda_engine *e, const int64_t (*shape)
   return status;
 }
 
-upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK],
-                            uc_cuda_kernel *k, const char **refusal, int *keep) {
+upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass,
+                            const int64_t (*shape)[UC_RANK], uc_cuda_kernel *k,
+                            const char **refusal, int *keep) {
   k->pass = pass;
   *refusal = NULL;
   *keep = -1;

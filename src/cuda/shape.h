@@ -9,8 +9,9 @@
  * *refusal says why the candidate cannot run this pass, or *keep >= 0 is a value that must be kept in memory so that
  * the pass fits: the caller then builds the program anew.
  */
-upconv_status uc_cuda_shape(const uc_cuda_engine *engine, const uc_pass *pass, const int64_t (*shape)[UC_RANK],
-                            uc_cuda_kernel *kernel, const char **refusal, int *keep);
+upconv_status uc_cuda_shape(const uc_cuda_engine *engine, const uc_pass *pass,
+                            const int64_t (*shape)[UC_RANK], uc_cuda_kernel *kernel,
+                            const char **refusal, int *keep);
 void uc_cuda_shape_free(uc_cuda_kernel *kernel);
 
 #endif

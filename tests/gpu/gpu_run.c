@@ -54,8 +54,11 @@ static void run_candidate(trial *t, const char *name) {
   }
   size_t bytes = 0, packed_bytes = upconv_plan_packed_size(plan);
   upconv_plan_workspace_size(plan, x_shape, &bytes);
-  upconv_arguments a = {.x = t->inputs.x.view, .y = t->y.view, .tensors = t->inputs.tensor_view,
-                        .tensor_count = t->inputs.tensor_count, .workspace_size = bytes};
+  upconv_arguments a = {.x = t->inputs.x.view,
+                        .y = t->y.view,
+                        .tensors = t->inputs.tensor_view,
+                        .tensor_count = t->inputs.tensor_count,
+                        .workspace_size = bytes};
   void *packed = aligned_alloc(256, (packed_bytes + 255) / 256 * 256);
   a.workspace = aligned_alloc(256, (bytes + 511) / 256 * 256);
   a.packed = packed;
@@ -63,7 +66,8 @@ static void run_candidate(trial *t, const char *name) {
   double worst = NAN;
   int64_t where = 0;
   float ms[MOST_RUNS] = {0};
-  bool ok = device_pack(plan, &t->inputs.parameters, packed) == UPCONV_OK && device_execute(plan, &a) == UPCONV_OK;
+  bool ok = device_pack(plan, &t->inputs.parameters, packed) == UPCONV_OK &&
+            device_execute(plan, &a) == UPCONV_OK;
   if (!ok) failed(name);
   if (ok && t->check) upconv_compare(&t->y.view, t->value, t->bound, &worst, &where);
   if (ok && t->runs > 0 && device_time(plan, &a, t->runs, ms) != UPCONV_OK) failed(name);
@@ -71,9 +75,14 @@ static void run_candidate(trial *t, const char *name) {
   upconv_work work;
   upconv_plan_work(plan, &work);
   double median = t->runs ? (double)ms[t->runs / 2] : 0;
-  printf("  %-10s %s worst %.3g of the bound%s, median %.4f ms (min %.4f max %.4f), %.1f TFLOP/s, %.0f GB/s\n", name,
-         !t->check ? "-" : worst <= 1 ? "ok" : "WRONG", worst, device_guards_intact() ? "" : ", GUARDS DAMAGED", median,
-         (double)ms[0], t->runs ? (double)ms[t->runs - 1] : 0, work.planned_flop / median * 1e-9,
+  printf("  %-10s %s worst %.3g of the bound%s, median %.4f ms (min %.4f max %.4f), %.1f TFLOP/s, "
+         "%.0f GB/s\n",
+         name,
+         !t->check    ? "-"
+         : worst <= 1 ? "ok"
+                      : "WRONG",
+         worst, device_guards_intact() ? "" : ", GUARDS DAMAGED", median, (double)ms[0],
+         t->runs ? (double)ms[t->runs - 1] : 0, work.planned_flop / median * 1e-9,
          work.planned_bytes / median * 1e-6);
   (void)rank;
   fflush(stdout);
@@ -94,21 +103,28 @@ static void run_text(trial *t, const char *text) {
   int rank = t->desc.spatial_dims + 2;
   upconv_output_shape(t->problem, t->epilogue, y_shape);
   random_inputs_create(&random, t->problem, text, &t->inputs);
-  random_tensor_create(&random, t->desc.y_dtype, rank, y_shape, t->desc.y_layout, true, false, &t->y);
+  random_tensor_create(&random, t->desc.y_dtype, rank, y_shape, t->desc.y_layout, true, false,
+                       &t->y);
   int64_t count = product(y_shape, rank);
   t->value = t->bound = NULL;
   upconv_error_model model = {0, true};
-  if (t->desc.math == UPCONV_MATH_TF32 && t->desc.x_dtype == UPCONV_F32) model.operand_rounding = 1.0 / 2048;
+  if (t->desc.math == UPCONV_MATH_TF32 && t->desc.x_dtype == UPCONV_F32)
+    model.operand_rounding = 1.0 / 2048;
   if (t->check) {
     t->value = malloc((size_t)count * sizeof(double));
     t->bound = malloc((size_t)count * sizeof(double));
-    upconv_arguments a = {.x = t->inputs.x.view, .y = {.dtype = t->desc.y_dtype}, .tensors = t->inputs.tensor_view,
+    upconv_arguments a = {.x = t->inputs.x.view,
+                          .y = {.dtype = t->desc.y_dtype},
+                          .tensors = t->inputs.tensor_view,
                           .tensor_count = t->inputs.tensor_count};
-    if (upconv_reference(t->problem, t->epilogue, &t->inputs.parameters, &a, &model, t->value, t->bound)) failed("oracle");
+    if (upconv_reference(t->problem, t->epilogue, &t->inputs.parameters, &a, &model, t->value,
+                         t->bound))
+      failed("oracle");
   }
   upconv_plan *plan;
   if (upconv_plan_create(t->context, t->problem, t->epilogue, NULL, &plan) == UPCONV_OK) {
-    for (int i = 0; upconv_plan_candidate_name(plan, i); i++) run_candidate(t, upconv_plan_candidate_name(plan, i));
+    for (int i = 0; upconv_plan_candidate_name(plan, i); i++)
+      run_candidate(t, upconv_plan_candidate_name(plan, i));
     upconv_plan_destroy(plan);
   } else {
     failed("plan");
@@ -130,10 +146,14 @@ int main(int argc, char **argv) {
   }
   printf("%s\n", upconv_context_describe(t.context));
   for (int i = 1; i < argc; i++) {
-    if (strcmp(argv[i], "--no-check") == 0) t.check = false;
-    else if (strcmp(argv[i], "--check") == 0) t.check = true;
-    else if (strcmp(argv[i], "--runs") == 0 && i + 1 < argc) t.runs = atoi(argv[++i]);
-    else run_text(&t, argv[i]);
+    if (strcmp(argv[i], "--no-check") == 0)
+      t.check = false;
+    else if (strcmp(argv[i], "--check") == 0)
+      t.check = true;
+    else if (strcmp(argv[i], "--runs") == 0 && i + 1 < argc)
+      t.runs = atoi(argv[++i]);
+    else
+      run_text(&t, argv[i]);
   }
   upconv_context_destroy(t.context);
   device_close();

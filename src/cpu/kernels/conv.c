@@ -19,7 +19,8 @@ UC_INLINE void block(const uc_conv_block *b, int64_t at, int m0, const int M, co
   vf acc[MAX_M][MAX_V];
   for (int m = 0; m < M; m++)
     for (int v = 0; v < V; v++)
-      acc[m][v] = b->bias ? vf_set(b->bias[m0 + m]) : vf_load(b->dst + (m0 + m) * b->dst_stride + at + v * VL);
+      acc[m][v] = b->bias ? vf_set(b->bias[m0 + m])
+                          : vf_load(b->dst + (m0 + m) * b->dst_stride + at + v * VL);
   for (int64_t t = 0; t < b->taps; t++) {
     const float *x = b->x + b->offset[t] + at;
     const float *w = b->weight + b->weight_row[t] * b->mc + m0;
@@ -38,22 +39,41 @@ UC_INLINE void block(const uc_conv_block *b, int64_t at, int m0, const int M, co
     }
   }
   for (int m = 0; m < M; m++)
-    for (int v = 0; v < V; v++) vf_store(b->dst + (m0 + m) * b->dst_stride + at + v * VL, acc[m][v]);
+    for (int v = 0; v < V; v++)
+      vf_store(b->dst + (m0 + m) * b->dst_stride + at + v * VL, acc[m][v]);
 }
 
 /* Vectors per block for M channels: as many as the registers hold. */
-UC_INLINE int max_vectors(const int M) { return ACCUMULATORS / M < MAX_V ? ACCUMULATORS / M : MAX_V; }
+UC_INLINE int max_vectors(const int M) {
+  return ACCUMULATORS / M < MAX_V ? ACCUMULATORS / M : MAX_V;
+}
 
 UC_INLINE void block_v(const uc_conv_block *b, int64_t at, int m0, const int M, int v) {
   switch (v) {
-    case 8: if (max_vectors(M) >= 8) block(b, at, m0, M, 8); break;
-    case 7: if (max_vectors(M) >= 7) block(b, at, m0, M, 7); break;
-    case 6: if (max_vectors(M) >= 6) block(b, at, m0, M, 6); break;
-    case 5: if (max_vectors(M) >= 5) block(b, at, m0, M, 5); break;
-    case 4: if (max_vectors(M) >= 4) block(b, at, m0, M, 4); break;
-    case 3: block(b, at, m0, M, 3); break;
-    case 2: block(b, at, m0, M, 2); break;
-    default: block(b, at, m0, M, 1); break;
+  case 8:
+    if (max_vectors(M) >= 8) block(b, at, m0, M, 8);
+    break;
+  case 7:
+    if (max_vectors(M) >= 7) block(b, at, m0, M, 7);
+    break;
+  case 6:
+    if (max_vectors(M) >= 6) block(b, at, m0, M, 6);
+    break;
+  case 5:
+    if (max_vectors(M) >= 5) block(b, at, m0, M, 5);
+    break;
+  case 4:
+    if (max_vectors(M) >= 4) block(b, at, m0, M, 4);
+    break;
+  case 3:
+    block(b, at, m0, M, 3);
+    break;
+  case 2:
+    block(b, at, m0, M, 2);
+    break;
+  default:
+    block(b, at, m0, M, 1);
+    break;
   }
 }
 
@@ -77,15 +97,31 @@ void uc_name(conv)(const uc_conv_block *b) {
     int m = (b->mc - m0 + passes - 1) / passes;
     switch (m) {
 #if defined(UPCONV_ISA_AVX512) || defined(__aarch64__)
-      case 8: run(b, m0, 8); break;
-      case 7: run(b, m0, 7); break;
-      case 6: run(b, m0, 6); break;
-      case 5: run(b, m0, 5); break;
+    case 8:
+      run(b, m0, 8);
+      break;
+    case 7:
+      run(b, m0, 7);
+      break;
+    case 6:
+      run(b, m0, 6);
+      break;
+    case 5:
+      run(b, m0, 5);
+      break;
 #endif
-      case 4: run(b, m0, 4); break;
-      case 3: run(b, m0, 3); break;
-      case 2: run(b, m0, 2); break;
-      default: run(b, m0, 1); break;
+    case 4:
+      run(b, m0, 4);
+      break;
+    case 3:
+      run(b, m0, 3);
+      break;
+    case 2:
+      run(b, m0, 2);
+      break;
+    default:
+      run(b, m0, 1);
+      break;
     }
     m0 += m;
     passes--;

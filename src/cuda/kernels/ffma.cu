@@ -7,8 +7,9 @@ typedef float WeightWord;
 
 enum { GROUPS_OF_CELLS = TD * TH * TW / CELLS, X_CHANNEL = XD * XH * XW, X_PITCH = X_CHANNEL };
 
-__device__ __forceinline__ float word_at(const Args &a, i64 index, int e) {
-  return e < CI ? load_at<X_TYPE>(a.x.origin, index + e * a.x.stride[1]) : 0.0f;
+// Channel e of the position at origin + offset.
+__device__ __forceinline__ float word_at(const Args &a, const char *origin, int offset, int e) {
+  return e < CI ? load_at<X_TYPE>(origin, offset + e * a.x.stride[1]) : 0.0f;
 }
 
 struct Place {

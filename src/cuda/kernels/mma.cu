@@ -32,12 +32,12 @@ __device__ __forceinline__ u32 to_tf32(float value) {
   return bits;
 }
 
-// Word e of the position whose channel 0 lies at index.
-__device__ __forceinline__ u32 word_at(const Args &a, i64 index, int e) {
+// Word e of the position at origin + offset.
+__device__ __forceinline__ u32 word_at(const Args &a, const char *origin, int offset, int e) {
 #ifdef WORD_IS_F32
-  return e < CI ? to_tf32(load_at<X_TYPE>(a.x.origin, index + e * a.x.stride[1])) : 0;
+  return e < CI ? to_tf32(load_at<X_TYPE>(origin, offset + e * a.x.stride[1])) : 0;
 #else
-  const u16 *x = (const u16 *)a.x.origin + index + 2 * e * a.x.stride[1];
+  const u16 *x = (const u16 *)origin + offset + 2 * e * a.x.stride[1];
   const u32 low = 2 * e < CI ? __ldg(x) : 0, high = 2 * e + 1 < CI ? __ldg(x + a.x.stride[1]) : 0;
   return low | high << 16;
 #endif

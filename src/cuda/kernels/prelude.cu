@@ -10,6 +10,8 @@ typedef unsigned int u32;
 
 enum { F32 = 0, F16 = 1, BF16 = 2 };
 
+__device__ __forceinline__ constexpr int size_of(int type) { return type == F32 ? 4 : 2; }
+
 // A tensor whose element (n, c, d, h, w) of the whole lies at origin + n * stride[0] + ...; stride 0 where broadcast.
 struct View {
   char *origin;
@@ -121,8 +123,8 @@ __device__ __forceinline__ int window_count(int o, int stride, int kernel, int d
 // Consecutive elements along W: one wide store where the address allows.
 template <int TYPE, int N>
 __device__ __forceinline__ void store_run(char *base, i64 index, i64 stride, const float (&v)[N]) {
-  const int size = (TYPE == F32 ? 4 : 2) * N;
-  char *to = base + index * (TYPE == F32 ? 4 : 2);
+  const int size = size_of(TYPE) * N;
+  char *to = base + index * size_of(TYPE);
   bool wide = stride == 1 && (unsigned long long)to % size == 0;
   if (TYPE == F32 && N == 2 && wide) *(float2 *)to = make_float2(v[0], v[N - 1]);
   else if (TYPE == F32 && N == 4 && wide) *(float4 *)to = make_float4(v[0], v[1 % N], v[2 % N], v[3 % N]);

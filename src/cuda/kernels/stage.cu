@@ -2,30 +2,44 @@
 // Global memory to shared memory: the input's halo tile for one chunk of input channels. Elements outside the input become
 // zeros. word_at and put are the inner product's: what a word of the tile is, and where it goes.
 
-__device__ __forceinline__ bool input_index(const Args &a, const Tile &tile, int position, i64 &index) {
-  const int w = tile.qw * I2 + X_BASE2 + position % XW, h = tile.qh * I1 + X_BASE1 + position / XW % XH;
-  const int d = tile.qd * I0 + X_BASE0 + position / (XW * XH);
-  index = view_index(a.x, tile.n, tile.group * CI, d, h, w);
-  return inside(a.in_size, d, h, w);
+// Where channel 0 of a position lies, in elements from the tile's first position.
+__device__ __forceinline__ bool input_offset(const Args &a, const Tile &tile, int position, int &offset) {
+  const int w = position % XW, h = position / XW % XH, d = position / (XW * XH);
+  offset = d * a.x_step[0] + h * a.x_step[1] + w * a.x_step[2];
+  return inside(a.in_size, tile.qd * I0 + X_BASE0 + d, tile.qh * I1 + X_BASE1 + h, tile.qw * I2 + X_BASE2 + w);
 }
 
-// A thread loads all words of a position, so that its address is found once. In channels-last memory neighbouring
+__device__ __forceinline__ const char *input_origin(const Args &a, const Tile &tile) {
+  const i64 first = view_index(a.x, tile.n, tile.group * CI, tile.qd * I0 + X_BASE0, tile.qh * I1 + X_BASE1,
+                               tile.qw * I2 + X_BASE2);
+  return a.x.origin + first * size_of(X_TYPE);
+}
+
+// A thread loads several words of a position, so that its address is found once and they are under way together. In channels-last memory neighbouring
 // threads take neighbouring words instead.
 template <typename Word>
 __device__ __forceinline__ void stage_input(const Args &a, const Tile &tile, int e0, Word *xs) {
+  const char *origin = input_origin(a, tile);
   if (X_LAST) {
     for (int i = threadIdx.x; i < X_CHANNEL * EC; i += THREADS) {
-      i64 index;
+      int offset;
       const int e = i % EC, position = i / EC;
-      const bool in = input_index(a, tile, position, index);
-      xs[e * X_PITCH + position] = in ? word_at(a, index, e0 + e) : Word(0);
+      const bool in = input_offset(a, tile, position, offset);
+      xs[e * X_PITCH + position] = in ? word_at(a, origin, offset, e0 + e) : Word(0);
     }
     return;
   }
-  for (int position = threadIdx.x; position < X_CHANNEL; position += THREADS) {
-    i64 index;
-    const bool in = input_index(a, tile, position, index);
-#pragma unroll 8
-    for (int e = 0; e < EC; e++) xs[e * X_PITCH + position] = in ? word_at(a, index, e0 + e) : Word(0);
+  enum { BATCH = EC < 8 ? EC : 8, BATCHES = (EC + BATCH - 1) / BATCH };
+#pragma unroll 2
+  for (int item = threadIdx.x; item < X_CHANNEL * BATCHES; item += THREADS) {
+    int offset;
+    const int position = item % X_CHANNEL, first = item / X_CHANNEL * BATCH;
+    const bool in = input_offset(a, tile, position, offset);
+    Word word[BATCH];
+#pragma unroll
+    for (int e = 0; e < BATCH; e++) word[e] = in ? word_at(a, origin, offset, e0 + first + e) : Word(0);
+#pragma unroll
+    for (int e = 0; e < BATCH; e++)
+      if (BATCHES * BATCH == EC || first + e < EC) xs[(first + e) * X_PITCH + position] = word[e];
   }
 }

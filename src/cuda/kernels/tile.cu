@@ -4,6 +4,7 @@ struct Tile {
   int n, group, c0;        // sample; group; first output channel of the block, within its group
   int qd, qh, qw;          // first cell
   int od, oh, ow;          // cells before it in the tile buffers
+  char *y;                 // fused: channel 0 of the first cell's first output
   int first, end;          // channels, of all, that tile buffers hold: never another group's
 };
 
