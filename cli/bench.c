@@ -370,7 +370,7 @@ static const arg_option options[] = {
     {"math", ARG_CHOICE, MATH_CHOICES, offsetof(bench_values, math), 0, 0,
      "arithmetic of a model (the text says math=tf32)"},
     {"device", ARG_TEXT, "NAME", offsetof(bench_values, device), 0, 0,
-     "cpu (the default), or one that 'upconv devices' lists"},
+     "cpu (the default and, in this version, the only one for this command)"},
     {"threads", ARG_COUNT, "N", offsetof(bench_values, threads), 1, MAX_THREADS,
      "CPU threads; as many as there are if not given"},
 };

@@ -202,7 +202,7 @@ static const arg_option options[] = {
     {"math", ARG_CHOICE, MATH_CHOICES, offsetof(run_values, math), 0, 0,
      "ieee: full float32 (the default); tf32: rounded operands where the device has that"},
     {"device", ARG_TEXT, "NAME", offsetof(run_values, device), 0, 0,
-     "cpu (the default), or one that 'upconv devices' lists"},
+     "cpu (the default and, in this version, the only one for this command)"},
     {"threads", ARG_COUNT, "N", offsetof(run_values, threads), 1, MAX_THREADS,
      "CPU threads; as many as there are if not given"},
 };

@@ -340,7 +340,7 @@ static const arg_option options[] = {
     {"verbose", ARG_FLAG, NULL, offsetof(test_values, verbose), 0, 0,
      "names the tests that pass as well"},
     {"device", ARG_TEXT, "NAME", offsetof(test_values, device), 0, 0,
-     "cpu (the default), or one that 'upconv devices' lists"},
+     "cpu (the default and, in this version, the only one for this command)"},
     {"threads", ARG_COUNT, "N", offsetof(test_values, threads), 1, MAX_THREADS,
      "CPU threads; as many as there are if not given"},
 };
