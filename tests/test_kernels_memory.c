@@ -3,6 +3,7 @@
  * Kernels that move data, every instruction set that this machine runs: exact element sets,
  * strides, data types.
  */
+// labels: valgrind
 
 #include <math.h>
 #include <stdlib.h>

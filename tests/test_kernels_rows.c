@@ -3,6 +3,7 @@
  * Kernels that reduce: rows into rows, rows into numbers, channels, and the convolution, for every
  * instruction set that this machine runs, against plain loops.
  */
+// labels: valgrind
 
 #include <math.h>
 #include <stdlib.h>
