@@ -362,7 +362,8 @@ upconv_status uc_program_build(const uc_lowered *lowered, bool keep_all, const b
   if (status == UPCONV_OK) status = nominal_shapes(lowered, shape);
   if (status == UPCONV_OK) status = find_kept(lowered, keep_all, also_keep, program->kept);
   for (int v = 0; status == UPCONV_OK && v < program->value_count; v++)
-    if (program->kept[v]) status = build_pass(program, v, (const int64_t(*)[UC_RANK])shape);
+    if (program->kept && program->kept[v])
+      status = build_pass(program, v, (const int64_t(*)[UC_RANK])shape);
   free(shape);
   if (status != UPCONV_OK) uc_program_free(program);
   return status;

@@ -8,10 +8,10 @@
 
 #include "../checked.h"
 #include "../status.h"
-#include "cache.h"
 #include "codegen.h"
 #include "engine.h"
 #include "launch.h"
+#include "module.h"
 #include "pack.h"
 #include "shape.h"
 
@@ -109,10 +109,7 @@ static double mma_cost(const upconv_context *context, const uc_lowered *lowered)
 /* ---- create ---- */
 
 static void free_kernels(uc_cuda_engine *e) {
-  for (int i = 0; i < e->kernel_count; i++) {
-    if (e->kernel[i].module) e->context->device->driver->cuModuleUnload(e->kernel[i].module);
-    uc_cuda_shape_free(&e->kernel[i]);
-  }
+  for (int i = 0; i < e->kernel_count; i++) uc_cuda_shape_free(&e->kernel[i]);
   free(e->kernel);
   e->kernel = NULL;
   e->kernel_count = 0;
@@ -121,10 +118,8 @@ static void free_kernels(uc_cuda_engine *e) {
 static void destroy(void *state) {
   uc_cuda_engine *e = state;
   if (!e) return;
-  bool entered = e->context->device && uc_cuda_enter(e->context->device) == UPCONV_OK;
+  uc_cuda_unload(e);
   free_kernels(e);
-  if (e->module) e->context->device->driver->cuModuleUnload(e->module);
-  if (entered) uc_cuda_leave(e->context->device);
   uc_program_free(&e->program);
   free(e->param_at);
   free(e->pack_source);
@@ -184,73 +179,6 @@ static upconv_status generate(uc_cuda_engine *e) {
   return status;
 }
 
-/* ---- compile and load ---- */
-
-static const char *const compile_options[] = {"--std=c++17", "-default-device", "-lineinfo"};
-
-static upconv_status load(const uc_cuda_engine *e, const char *source, uc_cuda_module *module) {
-  void *image = NULL;
-  size_t size = 0;
-  upconv_status status = uc_cuda_cache_get(
-      source, e->target.arch, compile_options,
-      (int)(sizeof compile_options / sizeof compile_options[0]), &image, &size, NULL);
-  if (status != UPCONV_OK) return status;
-  if (e->context->device) {
-    const uc_cuda_driver *d = e->context->device->driver;
-    status = uc_cuda_check(d, d->cuModuleLoadData(module, image), "loading a compiled kernel");
-  }
-  free(image);
-  return status;
-}
-
-static upconv_status function(const uc_cuda_engine *e, uc_cuda_module module, const char *name,
-                              uc_cuda_function *f) {
-  const uc_cuda_driver *d = e->context->device->driver;
-  return uc_cuda_check(d, d->cuModuleGetFunction(f, module, name), name);
-}
-
-static upconv_status load_kernel(const uc_cuda_engine *e, uc_cuda_kernel *k) {
-  upconv_status status = load(e, k->source, &k->module);
-  if (status != UPCONV_OK || !e->context->device) return status;
-  const uc_cuda_driver *d = e->context->device->driver;
-  status = function(e, k->module, k->name, &k->function);
-  if (status == UPCONV_OK)
-    status = uc_cuda_check(d,
-                           d->cuFuncSetAttribute(k->function, UC_FUNCTION_MAX_DYNAMIC_SHARED_BYTES,
-                                                 (int)(k->shared_floats * 4)),
-                           "shared memory of a kernel");
-  if (status == UPCONV_OK)
-    status = uc_cuda_check(
-        d,
-        d->cuOccupancyMaxActiveBlocksPerMultiprocessor(
-            &k->blocks_per_sm, k->function, (int)k->threads, (size_t)(k->shared_floats * 4)),
-        "occupancy of a kernel");
-  if (status != UPCONV_OK || k->pass->reduce_op < 0) return status;
-  char name[48];
-  snprintf(name, sizeof name, "%s_combine", k->name);
-  return function(e, k->module, name, &k->combine);
-}
-
-static upconv_status load_all(uc_cuda_engine *e) {
-  upconv_status status = load(e, e->pack_source, &e->module);
-  if (status == UPCONV_OK && e->module)
-    status = function(e, e->module, "pack_params", &e->pack_params);
-  if (status == UPCONV_OK && e->module)
-    status = function(e, e->module, "pack_weights", &e->pack_weights);
-  for (int i = 0; i < e->kernel_count && status == UPCONV_OK; i++)
-    status = load_kernel(e, &e->kernel[i]);
-  return status;
-}
-
-static upconv_status compile(uc_cuda_engine *e) {
-  if (!e->context->device) return load_all(e);
-  upconv_status status = uc_cuda_enter(e->context->device);
-  if (status != UPCONV_OK) return status;
-  status = load_all(e);
-  uc_cuda_leave(e->context->device);
-  return status;
-}
-
 static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_lowered *lowered,
                      bool mma) {
   e->context = context;
@@ -284,7 +212,7 @@ static upconv_status create(upconv_context *context, uc_lowered *lowered, bool n
   upconv_status status = uc_cuda_plan_packed(e);
   if (status == UPCONV_OK) status = build_passes(e, no_fuse);
   if (status == UPCONV_OK) status = generate(e);
-  if (status == UPCONV_OK) status = compile(e);
+  if (status == UPCONV_OK) status = uc_cuda_load(e);
   if (status != UPCONV_OK) {
     destroy(e);
     return status;

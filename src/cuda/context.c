@@ -12,9 +12,7 @@
 /* Shared memory that a block may have, and multiprocessors of a typical device, when only planning. */
 static void typical(uc_cuda_target *t) {
   static const struct {
-    int capability;
-    int64_t shared_bytes;
-    int sm_count;
+    int capability, shared_bytes, sm_count;
   } known[] = {{75, 65536, 40},   {80, 166912, 108},  {86, 101376, 84},  {89, 101376, 128},
                {90, 232448, 132}, {100, 232448, 148}, {120, 101376, 170}};
   t->shared_bytes = 49152;

@@ -95,15 +95,15 @@ static void emit_loop(uc_text *text, const uc_cuda_kernel *k, int s, int64_t cha
   const uc_cuda_box *box = &k->box[s];
   char begin[UC_AXES][64];
   for (int a = 0; a < UC_AXES; a++) box_begin(box, a, begin[a]);
+  int64_t elements = channels * box->size[0] * box->size[1] * box->size[2];
   uc_text_add(
       text,
       "    for (int i = threadIdx.x; i < %lld; i += THREADS) {\n"
       "      const int w = %s + i %% %lld, h = %s + i / %lld %% %lld, d = %s + i / %lld %% %lld;\n"
       "      const int c = %s + i / %lld;\n",
-      (long long)(channels * box->size[0] * box->size[1] * box->size[2]), begin[2],
-      (long long)box->size[2], begin[1], (long long)box->size[2], (long long)box->size[1], begin[0],
-      (long long)(box->size[2] * box->size[1]), (long long)box->size[0],
-      single ? "0 * tile.first" : "tile.first",
+      (long long)elements, begin[2], (long long)box->size[2], begin[1], (long long)box->size[2],
+      (long long)box->size[1], begin[0], (long long)(box->size[2] * box->size[1]),
+      (long long)box->size[0], single ? "0 * tile.first" : "tile.first",
       (long long)(box->size[2] * box->size[1] * box->size[0]));
 }
 
@@ -261,6 +261,7 @@ static void emit_reduce(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
     kept[a] = over ? 1 : size[a];
     reduced[a] = over ? size[a] : 1;
   }
+  int64_t items = channels * kept[0] * kept[1] * kept[2];
   uc_text_add(text, "  { // the part of ");
   uc_op_print(e->lowered->tail, k->pass->reduce_op, text);
   uc_text_add(text, " that this tile makes\n");
@@ -280,9 +281,9 @@ static void emit_reduce(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
               "        const double more = x0(c, d, h, w);\n"
               "        sum = %s;\n"
               "      }\n",
-              (long long)(channels * kept[0] * kept[1] * kept[2]), (long long)kept[2],
-              (long long)kept[2], (long long)kept[1], (long long)(kept[2] * kept[1]),
-              (long long)kept[0], (long long)(kept[2] * kept[1] * kept[0]), reduce_start(op->kind),
+              (long long)items, (long long)kept[2], (long long)kept[2], (long long)kept[1],
+              (long long)(kept[2] * kept[1]), (long long)kept[0],
+              (long long)(kept[2] * kept[1] * kept[0]), reduce_start(op->kind),
               (long long)(reduced[0] * reduced[1] * reduced[2]), (long long)reduced[2],
               (long long)reduced[2], (long long)reduced[1], (long long)(reduced[2] * reduced[1]),
               op->operand[0].index, reduce_add(op->kind));

@@ -178,14 +178,14 @@ static void emit_weight(uc_text *text, const uc_cuda_engine *e) {
   const uc_lowered *l = e->lowered;
   const uc_axis *s = l->source.axis, *f = l->conv.axis;
   bool pool = folds_pool(l);
+  int64_t plane = f[2].kernel * f[1].kernel;
   for (int a = 0; a < UC_AXES && pool; a++) emit_map(text, l, a);
   uc_text_add(
       text,
       "\n// Folded weight of input channel i and output channel o of its group, kernel element k.\n"
       "__device__ double weight(const PackArgs &a, int i, int o, int k) {\n"
       "  const int k2 = k %% %lld, k1 = k / %lld %% %lld, k0 = k / %lld;\n",
-      (long long)f[2].kernel, (long long)f[2].kernel, (long long)f[1].kernel,
-      (long long)(f[2].kernel * f[1].kernel));
+      (long long)f[2].kernel, (long long)f[2].kernel, (long long)f[1].kernel, (long long)plane);
   if (!pool) {
     uc_text_add(text, "  return read_weight(a, i, o, k0, k1, k2);\n}\n");
     return;
@@ -204,6 +204,7 @@ static void emit_weight(uc_text *text, const uc_cuda_engine *e) {
 static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
   (void)argument;
   const uc_lowered *l = e->lowered;
+  int64_t scales_at = e->scale_at + 2 * doubles_before(l, l->param_count);
   uc_text_add(text, "// packing for ");
   uc_problem_print(&l->source, text);
   uc_text_add(text, "\n\n%s\n#define PARAMS %d\n", uc_cuda_embedded("prelude"),
@@ -214,8 +215,7 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
               (long long)e->group_in, (long long)e->group_out, (long long)l->conv.groups,
               (long long)e->kernel_size, (long long)e->co_pad);
   uc_text_add(text, "#define CI_STEPS %lld\n#define WEIGHTS_AT %lld\n#define SCALES_AT %lld\n",
-              (long long)e->ci_steps, (long long)e->weights_at,
-              (long long)(e->scale_at + 2 * doubles_before(l, l->param_count)));
+              (long long)e->ci_steps, (long long)e->weights_at, (long long)scales_at);
   uc_text_add(text, "#define WEIGHT_WORDS %lldLL\n", (long long)e->weight_floats);
   if (e->mma) uc_text_add(text, "#define WORD_IS_%s 1\n", uc_cuda_type_name(e->word));
   uc_text_add(text, "%s", uc_cuda_embedded("pack"));
