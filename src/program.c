@@ -362,15 +362,14 @@ upconv_status uc_program_build(const uc_lowered *lowered, bool keep_all, const b
   if (status == UPCONV_OK) status = nominal_shapes(lowered, shape);
   if (status == UPCONV_OK) status = find_kept(lowered, keep_all, also_keep, program->kept);
   for (int v = 0; status == UPCONV_OK && v < program->value_count; v++)
-    if (program->kept && program->kept[v])
-      status = build_pass(program, v, (const int64_t(*)[UC_RANK])shape);
+    if (program->kept[v]) status = build_pass(program, v, (const int64_t(*)[UC_RANK])shape);
   free(shape);
   if (status != UPCONV_OK) uc_program_free(program);
   return status;
 }
 
 void uc_program_free(uc_program *program) {
-  for (int i = 0; i < program->pass_count; i++) free(program->pass[i].step);
+  for (int i = 0; program->pass && i < program->pass_count; i++) free(program->pass[i].step);
   free(program->pass);
   free(program->kept);
   *program = (uc_program){0};

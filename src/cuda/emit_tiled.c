@@ -6,6 +6,8 @@
 #include "../checked.h"
 #include "emit.h"
 
+static int64_t elements_of(const int64_t size[UC_AXES]) { return size[0] * size[1] * size[2]; }
+
 /* Channels of a step's buffer; a buffer of one channel is broadcast. */
 static int64_t buffer_channels(const uc_cuda_kernel *k, const uc_step *step) {
   if (k->pass->all_channels || step->channels == 1) return step->channels;
@@ -104,7 +106,7 @@ static void emit_loop(uc_text *text, const uc_cuda_kernel *k, int s, int64_t cha
       (long long)elements, begin[2], (long long)box->size[2], begin[1], (long long)box->size[2],
       (long long)box->size[1], begin[0], (long long)(box->size[2] * box->size[1]),
       (long long)box->size[0], single ? "0 * tile.first" : "tile.first",
-      (long long)(box->size[2] * box->size[1] * box->size[0]));
+      (long long)elements_of(box->size));
 }
 
 static void emit_elementwise_body(uc_text *text, const upconv_op *op) {
@@ -282,9 +284,8 @@ static void emit_reduce(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
               "        sum = %s;\n"
               "      }\n",
               (long long)items, (long long)kept[2], (long long)kept[2], (long long)kept[1],
-              (long long)(kept[2] * kept[1]), (long long)kept[0],
-              (long long)(kept[2] * kept[1] * kept[0]), reduce_start(op->kind),
-              (long long)(reduced[0] * reduced[1] * reduced[2]), (long long)reduced[2],
+              (long long)(kept[2] * kept[1]), (long long)kept[0], (long long)elements_of(kept),
+              reduce_start(op->kind), (long long)elements_of(reduced), (long long)reduced[2],
               (long long)reduced[2], (long long)reduced[1], (long long)(reduced[2] * reduced[1]),
               op->operand[0].index, reduce_add(op->kind));
   uc_text_add(text,
