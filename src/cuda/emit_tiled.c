@@ -97,6 +97,7 @@ static void emit_loop(uc_text *text, const uc_cuda_kernel *k, int s, int64_t cha
   const uc_cuda_box *box = &k->box[s];
   char begin[UC_AXES][64];
   for (int a = 0; a < UC_AXES; a++) box_begin(box, a, begin[a]);
+  int64_t plane = box->size[2] * box->size[1];
   int64_t elements = channels * box->size[0] * box->size[1] * box->size[2];
   uc_text_add(
       text,
@@ -104,9 +105,8 @@ static void emit_loop(uc_text *text, const uc_cuda_kernel *k, int s, int64_t cha
       "      const int w = %s + i %% %lld, h = %s + i / %lld %% %lld, d = %s + i / %lld %% %lld;\n"
       "      const int c = %s + i / %lld;\n",
       (long long)elements, begin[2], (long long)box->size[2], begin[1], (long long)box->size[2],
-      (long long)box->size[1], begin[0], (long long)(box->size[2] * box->size[1]),
-      (long long)box->size[0], single ? "0 * tile.first" : "tile.first",
-      (long long)elements_of(box->size));
+      (long long)box->size[1], begin[0], (long long)plane, (long long)box->size[0],
+      single ? "0 * tile.first" : "tile.first", (long long)elements_of(box->size));
 }
 
 static void emit_elementwise_body(uc_text *text, const upconv_op *op) {
@@ -263,6 +263,7 @@ static void emit_reduce(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
     kept[a] = over ? 1 : size[a];
     reduced[a] = over ? size[a] : 1;
   }
+  int64_t kept_plane = kept[2] * kept[1], reduced_plane = reduced[2] * reduced[1];
   int64_t items = channels * kept[0] * kept[1] * kept[2];
   uc_text_add(text, "  { // the part of ");
   uc_op_print(e->lowered->tail, k->pass->reduce_op, text);
@@ -284,9 +285,9 @@ static void emit_reduce(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
               "        sum = %s;\n"
               "      }\n",
               (long long)items, (long long)kept[2], (long long)kept[2], (long long)kept[1],
-              (long long)(kept[2] * kept[1]), (long long)kept[0], (long long)elements_of(kept),
+              (long long)kept_plane, (long long)kept[0], (long long)elements_of(kept),
               reduce_start(op->kind), (long long)elements_of(reduced), (long long)reduced[2],
-              (long long)reduced[2], (long long)reduced[1], (long long)(reduced[2] * reduced[1]),
+              (long long)reduced[2], (long long)reduced[1], (long long)reduced_plane,
               op->operand[0].index, reduce_add(op->kind));
   uc_text_add(text,
               "      for (int other = 16; other > 0; other /= 2) {\n"
