@@ -61,9 +61,10 @@ static void same_shape(maker *m, const char *op, const char *inputs, int from) {
 static const char *pair(const char *a, const char *b) {
   static char ring[4][140];
   static int turn;
+  char joined[sizeof ring[0]]; /* a or b may lie in the ring */
   turn = (turn + 1) % 4;
-  snprintf(ring[turn], sizeof ring[turn], "%s,%s", a, b);
-  return ring[turn];
+  snprintf(joined, sizeof joined, "%s,%s", a, b);
+  return memcpy(ring[turn], joined, sizeof joined);
 }
 
 /* ---- operators: each returns false when the value does not suit it ---- */
