@@ -17,30 +17,36 @@ enum { ACCUMULATORS = 12, MAX_M = 4, MAX_V = 8 };
 /* Channels [m0, m0 + M) and vectors of positions [at, at + V * VL); M and V are constants at every call. */
 UC_INLINE void block(const uc_conv_block *b, int64_t at, int m0, const int M, const int V) {
   vf acc[MAX_M][MAX_V];
-  for (int m = 0; m < M; m++)
+  UC_UNROLL
+  for (int m = 0; m < M; m++) {
+    UC_UNROLL
     for (int v = 0; v < V; v++)
       acc[m][v] = b->bias ? vf_set(b->bias[m0 + m])
                           : vf_load(b->dst + (m0 + m) * b->dst_stride + at + v * VL);
+  }
   for (int64_t t = 0; t < b->taps; t++) {
     const float *x = b->x + b->offset[t] + at;
     const float *w = b->weight + b->weight_row[t] * b->mc + m0;
     for (int64_t e = 0; e < b->channels; e++) {
       vf xv[MAX_V];
-#pragma GCC unroll 8
+      UC_UNROLL
       for (int v = 0; v < V; v++) xv[v] = vf_load(x + v * VL);
-#pragma GCC unroll 8
+      UC_UNROLL
       for (int m = 0; m < M; m++) {
         vf wm = vf_set(w[m]);
-#pragma GCC unroll 8
+        UC_UNROLL
         for (int v = 0; v < V; v++) acc[m][v] += wm * xv[v];
       }
       x += b->x_stride;
       w += b->mc;
     }
   }
-  for (int m = 0; m < M; m++)
+  UC_UNROLL
+  for (int m = 0; m < M; m++) {
+    UC_UNROLL
     for (int v = 0; v < V; v++)
       vf_store(b->dst + (m0 + m) * b->dst_stride + at + v * VL, acc[m][v]);
+  }
 }
 
 /* Vectors per block for M channels: as many as the registers hold. */
