@@ -135,10 +135,9 @@ static void fused_operand(const uc_cuda_engine *e, uc_cuda_kernel *k, const upco
   bool tensor = o->kind == UPCONV_OPERAND_TENSOR;
   if (tensor || (o->kind == UPCONV_OPERAND_VALUE && e->program.kept[o->index])) {
     int view = uc_cuda_view_of(k, tensor, o->index);
-    uc_text_add(&text, "%sload_at<%s>(a.view[%d].origin, view_index(a.view[%d], n, c, %s))%s",
-                k->pool < 0 ? "(in ? " : "",
+    uc_text_add(&text, "load_if<%s>(in, a.view[%d].origin, view_index(a.view[%d], n, c, %s))",
                 uc_cuda_type_name(tensor ? tail->tensor[o->index].dtype : UPCONV_F32), view, view,
-                coordinates, k->pool < 0 ? " : 0.0f)" : "");
+                coordinates);
   }
 }
 
@@ -171,7 +170,8 @@ static void fused_steps(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
 static void finish_head(uc_text *text, const char *comment) {
   uc_text_add(text,
               "\n// %s\n"
-              "__device__ __forceinline__ void finish(const Args &a, const Tile &tile, int rg, int "
+              "__device__ __forceinline__ void finish(const Args &a, const Tile &tile, int rg, "
+              "bool live, int "
               "c, int jd, int jh, "
               "int jw,\n"
               "                                       const float (&cell)[RT]) {\n"
@@ -182,7 +182,7 @@ static void finish_head(uc_text *text, const char *comment) {
 static void emit_unpooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k) {
   int value = step_value(&k->pass->step[k->pass->target]);
   finish_head(text, "What follows the convolution, for one channel of one cell.");
-  uc_text_add(text, "  const bool in_c = c >= a.y_begin[1] && c < a.y_end[1];\n"
+  uc_text_add(text, "  const bool in_c = live & (c >= a.y_begin[1]) & (c < a.y_end[1]);\n"
                     "  char *const y = tile.y + c * a.y.stride[1] * size_of(Y_TYPE);\n"
                     "#pragma unroll\n"
                     "  for (int r0 = 0; r0 < RT; r0 += RUN) {\n"
@@ -276,11 +276,11 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
   snprintf(element, sizeof element, "v%d", source);
   finish_head(text,
               "What follows the convolution, for one channel of one cell: one pooling window.");
-  uc_text_add(text, "  if (c < a.y_begin[1] || c >= a.y_end[1] || qd < a.y_begin[2] || qd >= "
-                    "a.y_end[2] || qh < a.y_begin[3] "
-                    "||\n"
-                    "      qh >= a.y_end[3] || qw < a.y_begin[4] || qw >= a.y_end[4])\n"
-                    "    return;\n");
+  uc_text_add(
+      text,
+      "  const bool in = live & (c >= a.y_begin[1]) & (c < a.y_end[1]) & (qd >= a.y_begin[2]) &\n"
+      "                  (qd < a.y_end[2]) & (qh >= a.y_begin[3]) & (qh < a.y_end[3]) &\n"
+      "                  (qw >= a.y_begin[4]) & (qw < a.y_end[4]);\n");
   emit_pool_start(text, e, op);
   uc_text_add(
       text,
@@ -304,7 +304,8 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
   fused_steps(text, e, k, 0, k->pass->step_count, false, "qd, qh, qw", "  ");
   uc_text_add(
       text,
-      "  store_at<Y_TYPE>(tile.y + c * a.y.stride[1] * size_of(Y_TYPE),\n"
+      "  if (in)\n"
+      "    store_at<Y_TYPE>(tile.y + c * a.y.stride[1] * size_of(Y_TYPE),\n"
       "                   jd * a.y_step[0] + jh * a.y_step[1] + jw * a.y_step[2], v%d);\n}\n",
       value);
 }

@@ -379,7 +379,8 @@ static void emit_finish(uc_text *text, const uc_cuda_kernel *k) {
   const int64_t *size = k->box[s].size;
   uc_text_add(text,
               "\n// A cell of the convolution goes to its tile buffer.\n"
-              "__device__ __forceinline__ void finish(const Args &, const Tile &tile, int rg, int "
+              "__device__ __forceinline__ void finish(const Args &, const Tile &tile, int rg, bool "
+              "live, int "
               "c, int jd, int jh, int jw,\n"
               "                                       const float (&cell)[RT]) {\n"
               "#pragma unroll\n"
@@ -388,7 +389,7 @@ static void emit_finish(uc_text *text, const uc_cuda_kernel *k) {
               "    const int d = (tile.od + jd) * R0 + rr / (R1 * R2), h = (tile.oh + jh) * R1 + "
               "rr / R2 %% R1;\n"
               "    const int w = (tile.ow + jw) * R2 + rr %% R2;\n"
-              "    if (d < %lld && h < %lld && w < %lld)\n"
+              "    if (live && d < %lld && h < %lld && w < %lld)\n"
               "      tile_buffers[%lld + (((c - tile.first) * %lld + d) * %lld + h) * %lld + w] = "
               "cell[r];\n"
               "  }\n}\n",

@@ -7,9 +7,9 @@ typedef float WeightWord;
 
 enum { GROUPS_OF_CELLS = TD * TH * TW / CELLS, X_CHANNEL = XD * XH * XW, X_PITCH = X_CHANNEL };
 
-// Channel e of the position at origin + offset.
-__device__ __forceinline__ float word_at(const Args &a, const char *origin, int offset, int e) {
-  return e < CI ? load_at<X_TYPE>(origin, offset + e * a.x.stride[1]) : 0.0f;
+// Channel e of the position at origin + offset; 0 outside the input.
+__device__ __forceinline__ float word_at(const Args &a, bool in, const char *origin, int offset, int e) {
+  return load_if<X_TYPE>(in && e < CI, origin, offset + e * a.x.stride[1]);
 }
 
 struct Place {

@@ -35,7 +35,6 @@ __device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg
 #pragma unroll
       for (int r = 0; r < RT; r++) cell[r] = sums[i][r][m];
       const int c = tile.c0 + p.m + m;
-      if (c < CO)
-        finish(a, tile, rg, tile.group * CO + c, p.jd, p.jh, p.jw + i * (TW / CELLS), cell);
+      finish(a, tile, rg, c < CO, tile.group * CO + (c < CO ? c : CO - 1), p.jd, p.jh, p.jw + i * (TW / CELLS), cell);
     }
 }

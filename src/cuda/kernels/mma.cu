@@ -32,14 +32,13 @@ __device__ __forceinline__ u32 to_tf32(float value) {
   return bits;
 }
 
-// Word e of the position at origin + offset.
-__device__ __forceinline__ u32 word_at(const Args &a, const char *origin, int offset, int e) {
+// Word e of the position at origin + offset; 0 outside the input.
+__device__ __forceinline__ u32 word_at(const Args &a, bool in, const char *origin, int offset, int e) {
 #ifdef WORD_IS_F32
-  return e < CI ? to_tf32(load_at<X_TYPE>(origin, offset + e * a.x.stride[1])) : 0;
+  return to_tf32(load_if<X_TYPE>(in && e < CI, origin, offset + e * a.x.stride[1]));
 #else
   const u16 *x = (const u16 *)origin + offset + 2 * e * a.x.stride[1];
-  const u32 low = 2 * e < CI ? __ldg(x) : 0, high = 2 * e + 1 < CI ? __ldg(x + a.x.stride[1]) : 0;
-  return low | high << 16;
+  return load_bits_if(in && 2 * e < CI, x) | load_bits_if(in && 2 * e + 1 < CI, x + a.x.stride[1]) << 16;
 #endif
 }
 

@@ -29,12 +29,13 @@ __device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg
     for (int j = 0; j < NT; j++)
 #pragma unroll
       for (int k = 0; k < 4; k++) {
-        int c = tile.c0 + p.m + 8 * j + lane % 4 * 2 + k % 2;
-        int at = p.cell + 16 * i + lane / 4 + k / 2 * 8;
-        if (c >= CO) continue;
-        float bias = a.packed[BIAS_AT + tile.group * CO + c], cell[RT];
+        const int c = tile.c0 + p.m + 8 * j + lane % 4 * 2 + k % 2;
+        const int at = p.cell + 16 * i + lane / 4 + k / 2 * 8;
+        const int channel = tile.group * CO + (c < CO ? c : CO - 1);
+        const float bias = __ldg(a.packed + BIAS_AT + channel);
+        float cell[RT];
 #pragma unroll
         for (int r = 0; r < RT; r++) cell[r] = sums[r][i][j][k] + bias;
-        finish(a, tile, rg, tile.group * CO + c, at / TW / TH, at / TW % TH, at % TW, cell);
+        finish(a, tile, rg, c < CO, channel, at / TW / TH, at / TW % TH, at % TW, cell);
       }
 }

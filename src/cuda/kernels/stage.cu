@@ -25,7 +25,7 @@ __device__ __forceinline__ void stage_input(const Args &a, const Tile &tile, int
       int offset;
       const int e = i % EC, position = i / EC;
       const bool in = input_offset(a, tile, position, offset);
-      xs[e * X_PITCH + position] = in ? word_at(a, origin, offset, e0 + e) : Word(0);
+      xs[e * X_PITCH + position] = word_at(a, in, origin, offset, e0 + e);
     }
     return;
   }
@@ -37,7 +37,7 @@ __device__ __forceinline__ void stage_input(const Args &a, const Tile &tile, int
     const bool in = input_offset(a, tile, position, offset);
     Word word[BATCH];
 #pragma unroll
-    for (int e = 0; e < BATCH; e++) word[e] = in ? word_at(a, origin, offset, e0 + first + e) : Word(0);
+    for (int e = 0; e < BATCH; e++) word[e] = word_at(a, in, origin, offset, e0 + first + e);
 #pragma unroll
     for (int e = 0; e < BATCH; e++)
       if (BATCHES * BATCH == EC || first + e < EC) xs[(first + e) * X_PITCH + position] = word[e];
