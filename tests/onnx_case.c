@@ -89,6 +89,24 @@ bool onnx_case_run(onnx_case *c) {
   return ok;
 }
 
+bool onnx_case_run_plain(onnx_case *c) {
+  const uc_onnx_options options = {.no_tails = true};
+  uc_onnx_result results[ONNX_CASE_MOST] = {{.name = NULL}};
+  uc_onnx_session *plain;
+  for (int i = 0; i < c->output_count; i++) uc_onnx_tensor_free(&c->output[i]);
+  if (!CHECK_STATUS(uc_onnx_session_create(c->model, c->context, &options, &plain), UPCONV_OK))
+    return false;
+  bool ok = CHECK_STATUS(uc_onnx_run(plain, c->input, c->input_count, c->output, c->output_count),
+                         UPCONV_OK) &&
+            CHECK_STATUS(uc_onnx_reference(c->session, c->input, c->input_count, NULL, results,
+                                           c->output_count),
+                         UPCONV_OK) &&
+            check_outputs(c, results);
+  for (int i = 0; i < c->output_count; i++) uc_onnx_result_free(&results[i]);
+  uc_onnx_session_destroy(plain);
+  return ok;
+}
+
 bool onnx_case_steps(onnx_case *c, int segments, int plain) {
   int got_segments, got_plain;
   return CHECK_STATUS(
@@ -118,7 +136,7 @@ bool onnx_case_fuses(onnx_build *b, const char *epilogue) {
   char wanted[512];
   snprintf(wanted, sizeof wanted, "%s\n", epilogue);
   bool ok = onnx_case_open(&c, b, 3, NULL) && onnx_case_steps(&c, 1, 0) &&
-            onnx_case_says(&c, wanted) && onnx_case_run(&c);
+            onnx_case_says(&c, wanted) && onnx_case_run(&c) && onnx_case_run_plain(&c);
   onnx_case_close(&c);
   return ok;
 }

@@ -25,6 +25,9 @@ bool onnx_case_open(onnx_case *c, onnx_build *b, int64_t symbol, const uc_onnx_o
 bool onnx_case_resize(onnx_case *c, int64_t symbol);
 /* Runs and checks every output against the oracle. */
 bool onnx_case_run(onnx_case *c);
+/* Runs with no_tails and checks every output against the oracle of the session as it is: what an epilogue computes must be
+   what the plain operators do. */
+bool onnx_case_run_plain(onnx_case *c);
 /* Counts of segments and plain steps. */
 bool onnx_case_steps(onnx_case *c, int segments, int plain);
 /* The printed cut holds this text. */

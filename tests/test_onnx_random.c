@@ -151,14 +151,28 @@ static bool add_concat(maker *m, int from) {
   return true;
 }
 
+/* PyTorch's and ONNX's size of a pooled axis; 0 where the window does not fit. */
+static int64_t pooled(int64_t size, int64_t kernel, int64_t stride, int64_t begin, int64_t end,
+                      bool up) {
+  int64_t room = size + begin + end - kernel;
+  if (room < 0) return 0;
+  int64_t count = (room + (up ? stride - 1 : 0)) / stride + 1;
+  return up && (count - 1) * stride >= size + begin ? count - 1 : count;
+}
+
 static bool add_pool(maker *m, int from) {
   const int64_t *s = m->value[from].shape;
-  int64_t stride = pick(m, 1, 2);
-  if (s[2] < 2 || s[3] < 2) return false;
-  node(m, pick(m, 0, 1) ? "MaxPool" : "AveragePool", name_of(from), s[0], s[1],
-       (s[2] - 2) / stride + 1, (s[3] - 2) / stride + 1);
-  onnx_ints(&m->b, "kernel_shape", "2,2");
+  int64_t k = pick(m, 1, 3), stride = pick(m, 1, 3), begin = pick(m, 0, k - 1),
+          end = pick(m, 0, k - 1);
+  bool up = pick(m, 0, 1), average = pick(m, 0, 1);
+  int64_t h = pooled(s[2], k, stride, begin, end, up), w = pooled(s[3], k, stride, begin, end, up);
+  if (h < 1 || w < 1) return false;
+  node(m, average ? "AveragePool" : "MaxPool", name_of(from), s[0], s[1], h, w);
+  onnx_ints(&m->b, "kernel_shape", text("%lld,%lld", k, k, 0, 0));
   onnx_ints(&m->b, "strides", text("%lld,%lld", stride, stride, 0, 0));
+  onnx_ints(&m->b, "pads", text("%lld,%lld,%lld,%lld", begin, begin, end, end));
+  onnx_int(&m->b, "ceil_mode", up);
+  if (average) onnx_int(&m->b, "count_include_pad", pick(m, 0, 1));
   return true;
 }
 
@@ -271,7 +285,7 @@ static void graphs(void) {
       segments += s;
       plain += p;
       fused += strstr(c.text, " | ") != NULL;
-      if (!onnx_case_run(&c)) printf("%s", c.text);
+      if (!onnx_case_run(&c) || !onnx_case_run_plain(&c)) printf("%s", c.text);
     }
     onnx_case_close(&c);
   }

@@ -30,6 +30,7 @@ static void cuts_into(onnx_build *b, int segments, int plain) {
   if (onnx_case_open(&c, b, 3, NULL)) {
     onnx_case_steps(&c, segments, plain);
     onnx_case_run(&c);
+    onnx_case_run_plain(&c);
   }
   onnx_case_close(&c);
 }
@@ -154,8 +155,9 @@ static void activations(void) {
     onnx_output(&b, "y");
     /* A default attribute may be left out of the text. */
     snprintf(wanted, sizeof wanted, "k3 | %.*s", (int)strcspn(table[i].text, " "), table[i].text);
-    if (onnx_case_open(&c, &b, 1, NULL) && onnx_case_steps(&c, 1, 0) && onnx_case_says(&c, wanted))
-      onnx_case_run(&c);
+    if (onnx_case_open(&c, &b, 1, NULL) && onnx_case_steps(&c, 1, 0) &&
+        onnx_case_says(&c, wanted) && onnx_case_run(&c))
+      onnx_case_run_plain(&c);
     onnx_case_close(&c);
   }
   check_context(NULL);

@@ -124,7 +124,9 @@ typedef struct uc_onnx_session uc_onnx_session;
 
 typedef struct uc_onnx_options {
   upconv_math math;
-  bool no_fuse;    /* segments run operator by operator: the baseline of benchmarks */
+  bool no_fuse; /* segments run operator by operator: the baseline of benchmarks */
+  bool
+      no_tails; /* what follows a convolution runs as plain operators: a check of the translation */
   bool no_rewrite; /* segments run as written */
   const char *
       candidate; /* force a candidate by name where it applies to all segments. NULL: the planner chooses */

@@ -71,12 +71,12 @@ static void joined(growth *g, int task) {
   g->cut[g->count - 1] = open == 1;
 }
 
-static upconv_status grow(growth *g, int head) {
+static upconv_status grow(growth *g, int head, bool alone) {
   uc_onnx_program *p = g->program;
   upconv_status status = uc_tail_start(&g->tail, p, &p->task[head]);
   if (status) return status;
   joined(g, head);
-  add_readers(g, p->task[head].output[0]);
+  if (!alone) add_readers(g, p->task[head].output[0]);
   while (g->waiting_count > 0 && g->count <= UC_MAX_TAIL) {
     int task = next_waiting(g);
     if (!uc_tail_add(&g->tail, &p->task[task])) continue;
@@ -179,7 +179,7 @@ static upconv_status add_segment(uc_cut *cut, uc_plans *plans, const int *uses, 
   g->program = cut->program;
   g->owner = cut->owner;
   g->uses = uses;
-  upconv_status status = grow(g, head);
+  upconv_status status = grow(g, head, plans->options.no_tails);
   if (!status) status = choose(g, plans, &cut->segment[cut->segment_count]);
   if (!status) {
     uc_segment *s = &cut->segment[cut->segment_count];
