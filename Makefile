@@ -49,9 +49,8 @@ check: setup              ## builds with ONNX and runs every test that needs no 
 	  { $(CONFIGURE) -DUPCONV_ONNX=ON -DUPCONV_PYTEST=ON -DUPCONV_PYTHON="$$python" && $(COMPILE); } $(QUIET)
 	@scripts/test $(BUILD)
 
-check-gpu: build          ## the tests that need an NVIDIA GPU
-	@command -v nvidia-smi >/dev/null || { echo 'SKIP check-gpu: no NVIDIA driver'; exit 0; }; \
-	  scripts/test $(BUILD) -L gpu
+check-gpu:                ## builds in build-gpu/, then runs the tests that need an NVIDIA GPU
+	@scripts/check-gpu
 
 bench: setup              ## measures the CPU against ONNX Runtime, writes docs/bench; never a test
 	@mkdir -p $(BUILD)

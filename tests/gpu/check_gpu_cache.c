@@ -92,7 +92,8 @@ static void check_extents(const char *head, const char *tail) {
   if (gpu_task_make(text, 3, GPU_DENSE, &t)) {
     double begin = gpu_now_ms();
     plan = gpu_plan(gpu_context, &t, NULL);
-    printf("     %s: plan created in %.0f ms\n", upconv_plan_candidate(plan), gpu_now_ms() - begin);
+    double ms = gpu_now_ms() - begin;
+    if (plan) printf("     %s: plan created in %.0f ms\n", upconv_plan_candidate(plan), ms);
   }
   int64_t compiled = entries();
   CHECK_MSG(compiled > 0, "%lld entries", (long long)compiled);
