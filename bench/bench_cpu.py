@@ -19,6 +19,7 @@ from pathlib import Path
 import machine
 import measure
 import report
+import results
 import rivals
 import suite
 from rich.console import Console
@@ -171,14 +172,22 @@ def measure_all(rows, args, folder, console):
     return data, reports
 
 
-def make_document(args, upconv, began, loads, data, reports):
+def start():
+    """When, on what commit and under which load the run begins."""
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": machine.commit(),
+        "load_average": {"begin": os.getloadavg()[0]},
+    }
+
+
+def make_document(args, upconv, begin, data, reports):
     copies = [report["copy_bytes_per_s"] for report in reports]
     fmas = [report["fma_flop_per_s"] for report in reports]
-    measure.add_floors(data, max(copies), max(fmas))
+    results.add_floors(data, max(copies), max(fmas))
     return {
         "schema": 1,
-        "date": began.strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": machine.commit(),
+        **begin,
         "environment": {
             **machine.describe(),
             "device": reports[0]["device"],
@@ -191,7 +200,6 @@ def make_document(args, upconv, began, loads, data, reports):
             "runs_per_round": RUNS,
             "sides": list(data[0]["samples_ms"]),
         },
-        "load_average": {"begin": loads[0], "end": loads[1]},
         "machine": {
             "copy_bytes_per_s": max(copies),
             "fma_flop_per_s": max(fmas),
@@ -235,11 +243,11 @@ def run(args, console, folder):
             print(f"{row.title:32} {row.text or f'models/{row.path.name} N={row.batch}'}")
         return 0
     upconv = check_tools(args)
-    began, load = datetime.datetime.now(datetime.timezone.utc), os.getloadavg()[0]
-    warn_if_busy(load, console)
+    begin = start()
+    warn_if_busy(begin["load_average"]["begin"], console)
     data, reports = measure_all(rows, args, folder, console)
-    loads = (load, os.getloadavg()[0])
-    document = make_document(args, upconv, began, loads, data, reports)
+    begin["load_average"]["end"] = os.getloadavg()[0]
+    document = make_document(args, upconv, begin, data, reports)
     if args.json:
         print(dump(document), end="")
     else:
@@ -249,7 +257,7 @@ def run(args, console, folder):
     if target:
         write(document, target)
         console.print(f"written: {target}/cpu.json, cpu.md and the pictures", highlight=False)
-    return 0 if all(measure.right(row) for row in data) else 1
+    return 0 if all(results.right(row) for row in data) else 1
 
 
 def main(argv=None):

@@ -30,7 +30,7 @@ class Program:
         try:
             done = subprocess.run(command, capture_output=True, text=True)
         except OSError as error:
-            raise ProgramError(f"{self.path}: {error.strerror} (does `make build` run?)") from None
+            raise ProgramError(f"{self.path}: {error.strerror} (`make build` makes it)") from None
         if done.returncode not in allowed:
             text = done.stderr.strip() or f"exit code {done.returncode}"
             raise ProgramError(f"{' '.join(command)}: {text}")
