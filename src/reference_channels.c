@@ -43,6 +43,8 @@ static void summarise(line *l) {
     if (t > 0) l->sum_roundings += t * (4 + l->most - l->x[c].value);
   }
   l->sum_roundings = l->sum_roundings / l->sum + (double)l->n;
+  /* Intervals hundreds wide say nothing, and their exponentials overflow. */
+  if (isinf(l->sum_high)) l->undecided = true;
 }
 
 /* The sum of the others at one end, and this element at the other end. */

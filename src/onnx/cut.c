@@ -14,7 +14,7 @@ static upconv_status make_steps(uc_cut *cut) {
   cut->step = uc_onnx_new((int64_t)p->task_count + m->output_count, sizeof *cut->step);
   if (!cut->step) return UPCONV_OUT_OF_MEMORY;
   for (int i = 0; i < p->task_count; i++) {
-    const uc_task *t = &p->task[i];
+    const uc_onnx_task *t = &p->task[i];
     int owner = cut->owner[i];
     if (!uc_task_runs(t) || t->view) continue;
     if (owner >= 0 && cut->segment[owner].last != i) continue;

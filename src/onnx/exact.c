@@ -64,7 +64,7 @@ static void find_lives(run *r) {
   for (int i = 0; i < cut->step_count; i++) {
     const uc_step *step = &cut->step[i];
     if (step->task >= 0) {
-      const uc_task *t = &cut->program->task[step->task];
+      const uc_onnx_task *t = &cut->program->task[step->task];
       for (int k = 0; k < t->input_count; k++) read_at(r, t->input[k], i);
     }
     if (step->segment < 0) continue;
@@ -88,7 +88,7 @@ static void release(run *r, int value, int step) {
 
 /* ---- steps ---- */
 
-static upconv_status run_task(run *r, int step, const uc_task *t) {
+static upconv_status run_task(run *r, int step, const uc_onnx_task *t) {
   uc_exact *in = uc_onnx_new(t->input_count, sizeof *in);
   if (!in) return UPCONV_OUT_OF_MEMORY;
   upconv_status status = make_root(r, t->output[0], NULL);
@@ -123,7 +123,7 @@ static upconv_status run_steps(run *r, const uc_onnx_tensor *const *inputs) {
   for (int i = 0; i < r->cut->step_count && !status; i++) {
     const uc_step *step = &r->cut->step[i];
     const uc_segment *s = step->segment < 0 ? NULL : &r->cut->segment[step->segment];
-    const uc_task *t = &p->task[s ? s->first : step->task];
+    const uc_onnx_task *t = &p->task[s ? s->first : step->task];
     status = s ? run_segment(r, i, s) : run_task(r, i, t);
     if (status) uc_fail_in(status, "node '%.200s' (%.80s)", t->node->name, t->node->op_type);
   }

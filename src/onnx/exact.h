@@ -23,10 +23,11 @@ uc_view uc_exact_view(const uc_exact *exact, uc_part part);
 uc_approx uc_approx_to_dtype(uc_approx a, uc_onnx_dtype dtype);
 
 /* exact_fn.c: an elementwise function of intervals. */
-uc_approx uc_exact_fn(const uc_task *task, const uc_approx *operand, const uc_onnx_dtype *dtype);
+uc_approx uc_exact_fn(const uc_onnx_task *task, const uc_approx *operand,
+                      const uc_onnx_dtype *dtype);
 
 /* exact_task.c: a plain task; in: all inputs, out: dense. */
-upconv_status uc_exact_task(const uc_task *task, const uc_exact *in, const uc_exact *out);
+upconv_status uc_exact_task(const uc_onnx_task *task, const uc_exact *in, const uc_exact *out);
 
 /* exact_segment.c: a segment. get finds the elements of a value of the graph. */
 typedef uc_exact (*uc_exact_function)(const void *context, int value);

@@ -22,7 +22,7 @@ uc_approx uc_approx_to_dtype(uc_approx a, uc_onnx_dtype dtype) {
   return (uc_approx){a.value, fmin(low, a.value), fmax(high, a.value)};
 }
 
-static double apply(const uc_task *t, double x) {
+static double apply(const uc_onnx_task *t, double x) {
   double y;
   const double *const operand[] = {&x};
   uc_fn_row(t->fn, t->attr, operand, &y, 1);
@@ -30,7 +30,7 @@ static double apply(const uc_task *t, double x) {
 }
 
 /* A rising function, right to its last bit but one. */
-static uc_approx rising(const uc_task *t, uc_approx x) {
+static uc_approx rising(const uc_onnx_task *t, uc_approx x) {
   double value = apply(t, x.value);
   if (uc_approx_is_undecided(x)) return uc_approx_undecided(value);
   if (uc_approx_is_special(x)) return uc_approx_exact(value);
@@ -38,7 +38,7 @@ static uc_approx rising(const uc_task *t, uc_approx x) {
 }
 
 /* A function whose slope is at most 1. */
-static uc_approx gentle(const uc_task *t, uc_approx x) {
+static uc_approx gentle(const uc_onnx_task *t, uc_approx x) {
   double value = apply(t, x.value);
   if (uc_approx_is_undecided(x)) return uc_approx_undecided(value);
   if (uc_approx_is_special(x)) return uc_approx_exact(value);
@@ -49,7 +49,7 @@ static uc_approx gentle(const uc_task *t, uc_approx x) {
 static bool is_exact(uc_approx a) { return isnan(a.value) || a.low == a.high; }
 
 /* Comparisons and logic: certain when both operands are, or when the intervals do not meet. */
-static uc_approx truth(const uc_task *t, uc_approx a, uc_approx b) {
+static uc_approx truth(const uc_onnx_task *t, uc_approx a, uc_approx b) {
   double y;
   const double *const operand[] = {&a.value, &b.value};
   uc_fn_row(t->fn, t->attr, operand, &y, 1);
@@ -80,12 +80,12 @@ static uc_approx smaller(uc_approx a, uc_approx b) {
 }
 
 /* x * sigmoid(alpha x) for an alpha that no epilogue has. */
-static uc_approx swish(const uc_task *t, uc_approx x) {
+static uc_approx swish(const uc_onnx_task *t, uc_approx x) {
   uc_approx scaled = uc_approx_mul(x, uc_approx_stored(t->attr[0]));
   return uc_approx_mul(x, uc_approx_function(UPCONV_OP_SIGMOID, t->attr, scaled));
 }
 
-static uc_approx of_one(const uc_task *t, uc_approx x) {
+static uc_approx of_one(const uc_onnx_task *t, uc_approx x) {
   upconv_op_kind kind;
   if (t->fn == UC_FN_SILU && t->attr[0] != 1) return swish(t, x);
   if (uc_fn_operands(t->fn) == 1 && uc_tail_kind(t->fn, &kind))
@@ -105,7 +105,7 @@ static uc_approx of_one(const uc_task *t, uc_approx x) {
   }
 }
 
-static uc_approx of_two(const uc_task *t, uc_approx a, uc_approx b) {
+static uc_approx of_two(const uc_onnx_task *t, uc_approx a, uc_approx b) {
   switch (t->fn) {
   case UC_FN_ADD:
     return uc_approx_add(a, b);
@@ -128,7 +128,7 @@ static uc_approx of_two(const uc_task *t, uc_approx a, uc_approx b) {
   }
 }
 
-uc_approx uc_exact_fn(const uc_task *t, const uc_approx *operand, const uc_onnx_dtype *dtype) {
+uc_approx uc_exact_fn(const uc_onnx_task *t, const uc_approx *operand, const uc_onnx_dtype *dtype) {
   if (uc_fn_operands(t->fn) == 1) return of_one(t, operand[0]);
   if (uc_fn_operands(t->fn) == 2) return of_two(t, operand[0], operand[1]);
   if (t->fn == UC_FN_WHERE) {

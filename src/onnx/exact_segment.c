@@ -28,7 +28,8 @@ static double largest_error(uc_approx a, double stored) {
 }
 
 /* A dense copy of a value, seen as rank spatial_dims + 2. */
-static upconv_status typed_make(const uc_source *source, int nd, const uc_exact *from, typed *t) {
+static upconv_status typed_make(const uc_onnx_source *source, int nd, const uc_exact *from,
+                                typed *t) {
   uc_view view = {.dtype = from->dtype, .rank = from->rank}, exact;
   int64_t count = uc_shape_count(from->rank, from->shape);
   *t = (typed){.data = uc_onnx_new(count, uc_onnx_dtype_size(from->dtype)),
@@ -76,11 +77,11 @@ static uc_view parameter_view(const void *context, int value) {
 
 /* Data of what is not constant. */
 static upconv_status make_parameter(parameter_context *c, int value) {
-  static const uc_source straight = {.dim = {0, 1, 2, 3, 4}};
+  static const uc_onnx_source straight = {.dim = {0, 1, 2, 3, 4}};
   if (value < 0 || c->program->value[value].data) return UPCONV_OK;
   uc_exact exact = c->get(c->context, value);
   c->made[c->count].value = value;
-  uc_source source = straight;
+  uc_onnx_source source = straight;
   for (int i = 0; i < UPCONV_MAX_RANK; i++)
     if (i >= exact.rank) source.dim[i] = -1;
   return typed_make(&source, UPCONV_MAX_SPATIAL, &exact, &c->made[c->count++].typed);
@@ -143,7 +144,7 @@ static void run_free(segment_run *r) {
 
 static upconv_status run_prepare(const uc_segment *s, uc_exact_function get, const void *context,
                                  segment_run *r) {
-  static const uc_source straight = {.dim = {0, 1, 2, 3, 4}};
+  static const uc_onnx_source straight = {.dim = {0, 1, 2, 3, 4}};
   int nd = s->desc.spatial_dims;
   int64_t count = uc_shape_count(nd + 2, s->y_shape);
   uc_exact x = get(context, s->x);

@@ -28,7 +28,7 @@ uc_view uc_exact_view(const uc_exact *exact, uc_part part) {
 static int64_t count_of(const uc_exact *exact) { return uc_shape_count(exact->rank, exact->shape); }
 
 /* Runs the operator on one part of all inputs. */
-static upconv_status run_part(const uc_task *t, const uc_exact *in, const uc_exact *out,
+static upconv_status run_part(const uc_onnx_task *t, const uc_exact *in, const uc_exact *out,
                               uc_part part) {
   uc_view *views = uc_onnx_new(t->input_count, sizeof *views);
   if (!views) return UPCONV_OUT_OF_MEMORY;
@@ -44,7 +44,7 @@ static upconv_status run_part(const uc_task *t, const uc_exact *in, const uc_exa
 }
 
 /* Values and both ends, then that many roundings of float32 and the storage's. */
-static upconv_status run_rising(const uc_task *t, const uc_exact *in, const uc_exact *out,
+static upconv_status run_rising(const uc_onnx_task *t, const uc_exact *in, const uc_exact *out,
                                 double roundings) {
   upconv_status status = UPCONV_OK;
   for (int part = UC_PART_VALUE; part <= UC_PART_HIGH && !status; part++)
@@ -61,7 +61,7 @@ static upconv_status run_rising(const uc_task *t, const uc_exact *in, const uc_e
 /* ---- elementwise ---- */
 
 /* fn over operands that are aligned with the result. */
-static void apply_fn(const uc_task *t, int operands, const uc_exact *const *in,
+static void apply_fn(const uc_onnx_task *t, int operands, const uc_exact *const *in,
                      const uc_exact *out) {
   uc_view views[UC_WALK_MAX] = {uc_exact_view(out, UC_PART_VALUE)};
   const uc_view *walked[UC_WALK_MAX] = {&views[0]};
@@ -88,7 +88,7 @@ static void apply_fn(const uc_task *t, int operands, const uc_exact *const *in,
     }
 }
 
-static bool all_int(const uc_task *t, const uc_exact *in, const uc_exact *out) {
+static bool all_int(const uc_onnx_task *t, const uc_exact *in, const uc_exact *out) {
   bool ints = uc_dtype_is_int(out->dtype);
   for (int k = 0; k < t->input_count; k++)
     ints = ints && (!in[k].dtype || uc_dtype_is_int(in[k].dtype));
@@ -107,7 +107,7 @@ static void *typed_copy(const uc_exact *exact, uc_view *view) {
 }
 
 /* Integers are computed as such. */
-static upconv_status run_int(const uc_task *t, const uc_exact *in, const uc_exact *out) {
+static upconv_status run_int(const uc_onnx_task *t, const uc_exact *in, const uc_exact *out) {
   upconv_status status = UPCONV_OK;
   uc_view result, *views = uc_onnx_new(t->input_count, sizeof *views);
   if (!views) return UPCONV_OUT_OF_MEMORY;
@@ -130,7 +130,8 @@ static upconv_status run_int(const uc_task *t, const uc_exact *in, const uc_exac
   return status;
 }
 
-static upconv_status run_elementwise(const uc_task *t, const uc_exact *in, const uc_exact *out) {
+static upconv_status run_elementwise(const uc_onnx_task *t, const uc_exact *in,
+                                     const uc_exact *out) {
   static const uc_exact missing = {.at = NULL};
   const uc_exact *operand[3] = {&missing, &missing, &missing};
   int operands = uc_fn_operands(t->fn);
@@ -198,11 +199,11 @@ static uc_approx with_error(double value, double error, uc_onnx_dtype dtype) {
 
 /* ---- reductions and softmax ---- */
 
-static upconv_status run_reduce(const uc_task *t, const uc_exact *in, const uc_exact *out) {
+static upconv_status run_reduce(const uc_onnx_task *t, const uc_exact *in, const uc_exact *out) {
   uc_exact absolute;
   upconv_status status;
   bool inexact = false;
-  uc_task one = *t; /* axes were read while planning */
+  uc_onnx_task one = *t; /* axes were read while planning */
   one.input_count = 1;
   switch ((uc_reduce_kind)t->op->variant) {
   case UC_REDUCE_SUM_SQUARE:
@@ -237,9 +238,10 @@ static uc_approx softmax_bound(bool logarithm, double value, double own, double 
   return uc_approx_to_dtype(uc_approx_round(value, low, high, 8, UC_SMALLEST), dtype);
 }
 
-static upconv_status bound_softmax(const uc_task *t, const uc_exact *errors, const uc_exact *out) {
+static upconv_status bound_softmax(const uc_onnx_task *t, const uc_exact *errors,
+                                   const uc_exact *out) {
   const uc_onnx_op maximum = {.name = "Max", .variant = UC_REDUCE_MAX};
-  uc_task reduce = {.op = &maximum, .input_count = 1, .keepdims = true};
+  uc_onnx_task reduce = {.op = &maximum, .input_count = 1, .keepdims = true};
   reduce.axes = (1u << t->axis_end) - (1u << t->axis);
   uc_exact largest = *errors;
   for (int i = t->axis; i < t->axis_end; i++) largest.shape[i] = 1;
@@ -263,7 +265,7 @@ static upconv_status bound_softmax(const uc_task *t, const uc_exact *errors, con
   return UPCONV_OK;
 }
 
-static upconv_status run_softmax(const uc_task *t, const uc_exact *in, const uc_exact *out) {
+static upconv_status run_softmax(const uc_onnx_task *t, const uc_exact *in, const uc_exact *out) {
   uc_exact errors;
   upconv_status status = derive(&in[0], to_error, &errors);
   if (!status) status = run_part(t, in, out, UC_PART_VALUE);
@@ -275,9 +277,9 @@ static upconv_status run_softmax(const uc_task *t, const uc_exact *in, const uc_
 /* ---- matrix products ---- */
 
 /* sum |a| eb + ea (|b| + eb), and beta ec: two products of arrays without signs. */
-static upconv_status matrix_errors(const uc_task *t, const uc_exact *in, const uc_exact *out,
+static upconv_status matrix_errors(const uc_onnx_task *t, const uc_exact *in, const uc_exact *out,
                                    double *errors) {
-  uc_task plain = *t;
+  uc_onnx_task plain = *t;
   uc_exact part[3] = {{.at = NULL}}, sum = *out;
   bool has_c = t->input_count > 2 && in[2].dtype;
   plain.attr[0] = fabs(t->attr[0]);
@@ -300,7 +302,7 @@ static upconv_status matrix_errors(const uc_task *t, const uc_exact *in, const u
   return status;
 }
 
-static upconv_status run_matrix(const uc_task *t, const uc_exact *in, const uc_exact *out) {
+static upconv_status run_matrix(const uc_onnx_task *t, const uc_exact *in, const uc_exact *out) {
   double *errors = uc_onnx_new(count_of(out), sizeof *errors);
   if (!errors) return UPCONV_OUT_OF_MEMORY;
   upconv_status status = run_part(t, in, out, UC_PART_VALUE);
@@ -314,7 +316,8 @@ static upconv_status run_matrix(const uc_task *t, const uc_exact *in, const uc_e
 /* ---- norms ---- */
 
 /* Batch norm rises or falls with x, as its scale says. */
-static upconv_status run_batch_norm(const uc_task *t, const uc_exact *in, const uc_exact *out) {
+static upconv_status run_batch_norm(const uc_onnx_task *t, const uc_exact *in,
+                                    const uc_exact *out) {
   upconv_status status = run_rising(t, in, out, 0);
   for (int64_t i = 0, n = count_of(out); i < n && !status; i++) {
     uc_approx a = out->at[i];
@@ -333,7 +336,8 @@ static double instance_error(double value, double bias, double scale, double dev
   return 2 * e * (fabs(scale) + fabs(value - bias)) / (deviation - 2 * e);
 }
 
-static upconv_status run_instance_norm(const uc_task *t, const uc_exact *in, const uc_exact *out) {
+static upconv_status run_instance_norm(const uc_onnx_task *t, const uc_exact *in,
+                                       const uc_exact *out) {
   int64_t items = out->shape[0] * out->shape[1];
   int64_t plane = items ? count_of(out) / items : 0;
   uc_exact x;
@@ -372,7 +376,7 @@ static upconv_status run_instance_norm(const uc_task *t, const uc_exact *in, con
 
 /* ---- all ---- */
 
-upconv_status uc_exact_task(const uc_task *t, const uc_exact *in, const uc_exact *out) {
+upconv_status uc_exact_task(const uc_onnx_task *t, const uc_exact *in, const uc_exact *out) {
   switch (t->op->family) {
   case UC_FAMILY_VIEW:
   case UC_FAMILY_MOVE:

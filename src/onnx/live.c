@@ -6,7 +6,7 @@
 #include "../status.h"
 #include "program.h"
 
-bool uc_task_runs(const uc_task *task) { return task->live && !task->folded; }
+bool uc_task_runs(const uc_onnx_task *task) { return task->live && !task->folded; }
 
 /* Backwards from the graph's outputs, along the tasks' inputs: a pattern may have left tasks without readers. */
 static upconv_status mark(uc_onnx_program *p) {
@@ -14,7 +14,7 @@ static upconv_status mark(uc_onnx_program *p) {
   if (!wanted) return UPCONV_OUT_OF_MEMORY;
   for (int i = 0; i < p->model->output_count; i++) wanted[p->model->output[i]] = true;
   for (int i = p->task_count - 1; i >= 0; i--) {
-    uc_task *t = &p->task[i];
+    uc_onnx_task *t = &p->task[i];
     if (!t->live) continue;
     bool live = false;
     for (int k = 0; k < t->output_count; k++)

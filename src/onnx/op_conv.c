@@ -26,7 +26,8 @@ bool uc_onnx_engine_dtype(uc_onnx_dtype dtype, upconv_dtype *result) {
   }
 }
 
-static upconv_status read_types(uc_onnx_program *p, const uc_task *t, upconv_problem_desc *desc) {
+static upconv_status read_types(uc_onnx_program *p, const uc_onnx_task *t,
+                                upconv_problem_desc *desc) {
   const uc_value *x = uc_task_in(p, t, 0), *w = uc_task_in(p, t, 1), *b = uc_task_in(p, t, 2);
   upconv_dtype bias;
   const uc_value *bad = !uc_onnx_engine_dtype(x->dtype, &desc->x_dtype)   ? x
@@ -42,7 +43,7 @@ static upconv_status read_types(uc_onnx_program *p, const uc_task *t, upconv_pro
 }
 
 /* Weights are [in, out / groups, kernel...], a Conv's [out, in / groups, kernel...]. */
-static upconv_status read_channels(uc_onnx_program *p, const uc_task *t, bool conv,
+static upconv_status read_channels(uc_onnx_program *p, const uc_onnx_task *t, bool conv,
                                    upconv_problem_desc *desc) {
   const uc_value *x = uc_task_in(p, t, 0), *w = uc_task_in(p, t, 1), *b = uc_task_in(p, t, 2);
   int64_t group;
@@ -68,7 +69,7 @@ static upconv_status read_channels(uc_onnx_program *p, const uc_task *t, bool co
   return UPCONV_OK;
 }
 
-static upconv_status read_axes(uc_onnx_program *p, const uc_task *t, uc_window_attrs *a,
+static upconv_status read_axes(uc_onnx_program *p, const uc_onnx_task *t, uc_window_attrs *a,
                                upconv_problem_desc *desc) {
   const uc_value *x = uc_task_in(p, t, 0), *w = uc_task_in(p, t, 1);
   for (int i = 0; i < a->nd; i++) {
@@ -83,7 +84,7 @@ static upconv_status read_axes(uc_onnx_program *p, const uc_task *t, uc_window_a
 }
 
 /* output_shape may hold the batch and channels as well. */
-static upconv_status read_output_shape(const uc_task *t, int nd, int64_t *shape, bool *given) {
+static upconv_status read_output_shape(const uc_onnx_task *t, int nd, int64_t *shape, bool *given) {
   int64_t all[UPCONV_MAX_RANK];
   int count;
   upconv_status status = uc_task_ints(t, "output_shape", UPCONV_MAX_RANK, all, &count);
@@ -98,7 +99,7 @@ static upconv_status read_output_shape(const uc_task *t, int nd, int64_t *shape,
   return UPCONV_OK;
 }
 
-static upconv_status finish_transposed(const uc_task *t, const uc_window_attrs *a,
+static upconv_status finish_transposed(const uc_onnx_task *t, const uc_window_attrs *a,
                                        upconv_problem_desc *desc) {
   int64_t shape[UPCONV_MAX_SPATIAL];
   bool has_shape;
@@ -121,7 +122,7 @@ static upconv_status finish_transposed(const uc_task *t, const uc_window_attrs *
   return upconv_problem_desc_auto_pad(desc, a->auto_pad, has_shape ? shape : NULL);
 }
 
-static upconv_status finish_conv(uc_task *t, uc_window_attrs *a, upconv_problem_desc *desc) {
+static upconv_status finish_conv(uc_onnx_task *t, uc_window_attrs *a, upconv_problem_desc *desc) {
   upconv_status status = uc_resolve_auto_pad(a, desc->in_size);
   for (int i = 0; i < a->nd && !status; i++) {
     int64_t reach = a->dilation[i] * (a->kernel[i] - 1);
@@ -132,7 +133,7 @@ static upconv_status finish_conv(uc_task *t, uc_window_attrs *a, upconv_problem_
   return status;
 }
 
-upconv_status uc_plan_conv(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_conv(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *x = uc_task_in(p, t, 0);
   bool conv = t->op->variant != 0;
   uc_window_attrs a;

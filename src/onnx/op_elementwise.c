@@ -11,7 +11,7 @@
 /* ---- running ---- */
 
 /* Operand k of a row: its view's row, or for a clip bound that is left out the attribute. */
-static void load_operand(const uc_task *t, const uc_view *view, int k, const uc_walk *walk,
+static void load_operand(const uc_onnx_task *t, const uc_view *view, int k, const uc_walk *walk,
                          int slot, int64_t done, int64_t n, double *row) {
   if (view->dtype == UC_ONNX_UNDEFINED) {
     for (int64_t i = 0; i < n; i++) row[i] = t->attr[k - 1];
@@ -20,7 +20,7 @@ static void load_operand(const uc_task *t, const uc_view *view, int k, const uc_
   uc_row_load(row, view, walk->at[slot] + done * walk->step[slot], walk->step[slot], n);
 }
 
-static void load_operand_int(const uc_task *t, const uc_view *view, int k, const uc_walk *walk,
+static void load_operand_int(const uc_onnx_task *t, const uc_view *view, int k, const uc_walk *walk,
                              int slot, int64_t done, int64_t n, int64_t *row) {
   if (view->dtype == UC_ONNX_UNDEFINED) {
     int64_t bound = t->attr[k - 1] < 0 ? INT64_MIN : INT64_MAX;
@@ -38,8 +38,9 @@ static bool all_int(int count, const uc_view *const *views) {
 }
 
 /* One function over operands that are all given or, for Clip, left out. */
-static void run_fn(const uc_task *t, int operands, const uc_view *const *operand,
+static void run_fn(const uc_onnx_task *t, int operands, const uc_view *const *operand,
                    const uc_view *out) {
+  if (uc_run_vector(t, operands, operand, out)) return;
   const uc_view *views[UC_WALK_MAX] = {out};
   int slot[3] = {0}, count = 1;
   for (int k = 0; k < operands; k++) {
@@ -71,7 +72,7 @@ static void run_fn(const uc_task *t, int operands, const uc_view *const *operand
   }
 }
 
-void uc_run_elementwise(const uc_task *t, const uc_view *in, const uc_view *out) {
+void uc_run_elementwise(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
   static const uc_view missing = {.data = NULL};
   int operands = uc_fn_operands(t->fn);
   const uc_view *operand[3] = {&missing, &missing, &missing};
@@ -92,7 +93,7 @@ void uc_run_elementwise(const uc_task *t, const uc_view *in, const uc_view *out)
 
 /* ---- planning ---- */
 
-static upconv_status broadcast_all(uc_onnx_program *p, const uc_task *t, int *rank,
+static upconv_status broadcast_all(uc_onnx_program *p, const uc_onnx_task *t, int *rank,
                                    int64_t *shape) {
   *rank = 0;
   for (int k = 0; k < t->input_count; k++) {
@@ -103,7 +104,7 @@ static upconv_status broadcast_all(uc_onnx_program *p, const uc_task *t, int *ra
   return UPCONV_OK;
 }
 
-static upconv_status same_types(uc_onnx_program *p, const uc_task *t, int first) {
+static upconv_status same_types(uc_onnx_program *p, const uc_onnx_task *t, int first) {
   const uc_value *a = uc_task_in(p, t, first);
   for (int k = first + 1; k < t->input_count; k++) {
     const uc_value *b = uc_task_in(p, t, k);
@@ -115,7 +116,7 @@ static upconv_status same_types(uc_onnx_program *p, const uc_task *t, int first)
 }
 
 /* Default attributes of the functions that have some; ONNX's names. */
-static upconv_status read_attrs(uc_task *t) {
+static upconv_status read_attrs(uc_onnx_task *t) {
   static const struct {
     uc_fn fn;
     const char *name[2];
@@ -139,7 +140,7 @@ static upconv_status read_attrs(uc_task *t) {
   return UPCONV_OK;
 }
 
-upconv_status uc_plan_unary(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_unary(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   t->fn = (uc_fn)t->op->variant;
   int64_t ignored[1] = {0}, result[1];
@@ -151,7 +152,7 @@ upconv_status uc_plan_unary(uc_onnx_program *p, uc_task *t) {
   return uc_set_result(p, t, 0, in->dtype, in->rank, in->shape);
 }
 
-upconv_status uc_plan_binary(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_binary(uc_onnx_program *p, uc_onnx_task *t) {
   int64_t shape[UC_ONNX_MAX_RANK];
   int rank;
   t->fn = (uc_fn)t->op->variant;
@@ -161,14 +162,14 @@ upconv_status uc_plan_binary(uc_onnx_program *p, uc_task *t) {
   return uc_set_result(p, t, 0, uc_task_in(p, t, 0)->dtype, rank, shape);
 }
 
-upconv_status uc_plan_compare(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_compare(uc_onnx_program *p, uc_onnx_task *t) {
   upconv_status status = uc_plan_binary(p, t);
   uc_value *out = uc_task_out(p, t, 0);
   if (!status && out) out->dtype = UC_ONNX_BOOL;
   return status;
 }
 
-upconv_status uc_plan_prelu(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_prelu(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   upconv_status status = uc_plan_binary(p, t);
   const uc_value *out = uc_task_out(p, t, 0);
@@ -178,7 +179,7 @@ upconv_status uc_plan_prelu(uc_onnx_program *p, uc_task *t) {
   return status;
 }
 
-upconv_status uc_plan_where(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_where(uc_onnx_program *p, uc_onnx_task *t) {
   int64_t shape[UC_ONNX_MAX_RANK];
   int rank;
   t->fn = UC_FN_WHERE;
@@ -188,7 +189,7 @@ upconv_status uc_plan_where(uc_onnx_program *p, uc_task *t) {
   return uc_set_result(p, t, 0, uc_task_in(p, t, 1)->dtype, rank, shape);
 }
 
-upconv_status uc_plan_clip(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_clip(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   t->fn = UC_FN_CLIP;
   upconv_status status = uc_task_float(t, "min", -INFINITY, &t->attr[0]);
@@ -205,7 +206,7 @@ upconv_status uc_plan_clip(uc_onnx_program *p, uc_task *t) {
 
 /* ---- Cast ---- */
 
-upconv_status uc_plan_cast(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_cast(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0), *like = uc_task_in(p, t, 1);
   int64_t to = 0;
   t->fn = UC_FN_CAST;
@@ -221,7 +222,7 @@ upconv_status uc_plan_cast(uc_onnx_program *p, uc_task *t) {
 
 /* ---- operators with variants ---- */
 
-upconv_status uc_plan_gelu(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_gelu(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   const char *approximate;
   upconv_status status = uc_task_string(t, "approximate", "none", &approximate);
@@ -235,7 +236,7 @@ upconv_status uc_plan_gelu(uc_onnx_program *p, uc_task *t) {
   return uc_set_result(p, t, 0, in->dtype, in->rank, in->shape);
 }
 
-upconv_status uc_plan_swish(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_swish(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   upconv_status status = uc_task_float(t, "alpha", 1, &t->attr[0]);
   if (!status) status = uc_task_is_float(p, t, 0);

@@ -13,22 +13,41 @@ typedef struct matrix {
   int64_t at, row, column;
 } matrix;
 
-/* sum[j] = sum over k of a[i, k] b[k, j], n columns from `column` on. */
-static void product_row(const matrix *a, const matrix *b, int64_t i, int64_t column, int64_t n,
-                        int64_t depth, double *sum) {
-  double row[UC_ROW];
-  for (int64_t j = 0; j < n; j++) sum[j] = 0;
+enum { ROWS = 8 };
+
+/* Full rows have a fixed length, which the compiler turns into vectors. */
+static void multiply_row(double *sum, double x, const double *row) {
+  for (int j = 0; j < UC_ROW; j++) sum[j] += x * row[j];
+}
+
+static void load_full_row(double *row, const matrix *m, int64_t at, int64_t n) {
+  if (n == UC_ROW && m->column == 1 && m->view->dtype == UC_ONNX_FLOAT) {
+    const float *from = (const float *)m->view->data + at;
+    for (int j = 0; j < UC_ROW; j++) row[j] = (double)from[j];
+    return;
+  }
+  uc_row_load(row, m->view, at, m->column, n);
+}
+
+/* sum[r][j] = sum over k of a[i + r, k] b[k, column + j] for r < rows, j < n. */
+static void product(const matrix *a, const matrix *b, int64_t i, int rows, int64_t column,
+                    int64_t n, int64_t depth, double (*sum)[UC_ROW]) {
+  double row[UC_ROW] = {0};
+  for (int r = 0; r < rows; r++)
+    for (int j = 0; j < UC_ROW; j++) sum[r][j] = 0;
   for (int64_t k = 0; k < depth; k++) {
-    double x = uc_onnx_get(a->view->data, a->view->dtype, a->at + i * a->row + k * a->column);
-    uc_row_load(row, b->view, b->at + k * b->row + column * b->column, b->column, n);
-    for (int64_t j = 0; j < n; j++) sum[j] += x * row[j];
+    load_full_row(row, b, b->at + k * b->row + column * b->column, n);
+    for (int r = 0; r < rows; r++) {
+      int64_t at = a->at + (i + r) * a->row + k * a->column;
+      multiply_row(sum[r], uc_onnx_get(a->view->data, a->view->dtype, at), row);
+    }
   }
 }
 
 /* ---- MatMul ---- */
 
 /* As NumPy: a vector on the left is one row, on the right one column; axes before the last two are broadcast. */
-upconv_status uc_plan_matmul(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_matmul(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *a = uc_task_in(p, t, 0), *b = uc_task_in(p, t, 1);
   if (a->rank < 1 || b->rank < 1 || a->dtype != b->dtype)
     return uc_fail(UPCONV_INVALID_ARGUMENT, "inputs of ranks %d and %d, types %s and %s", a->rank,
@@ -68,7 +87,7 @@ static uc_view outer_axes(const uc_view *view, int drop) {
   return outer;
 }
 
-void uc_run_matmul(const uc_task *t, const uc_view *in, const uc_view *out) {
+void uc_run_matmul(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
   const uc_view *a = &in[0], *b = &in[1];
   (void)t;
   int matrix_axes = (a->rank > 1) + (b->rank > 1), axis = out->rank - matrix_axes;
@@ -80,7 +99,7 @@ void uc_run_matmul(const uc_task *t, const uc_view *in, const uc_view *out) {
   matrix left = matrix_of(a, true), right = matrix_of(b, false);
   uc_view outer[] = {outer_axes(out, matrix_axes), outer_axes(a, 2), outer_axes(b, 2)};
   const uc_view *views[] = {&outer[0], &outer[1], &outer[2]};
-  double sum[UC_ROW];
+  double sum[ROWS][UC_ROW];
   uc_walk walk;
   for (bool more = uc_walk_start(&walk, 3, views); more; more = uc_walk_next(&walk))
     for (int64_t item = 0; item < walk.length; item++) {
@@ -88,17 +107,20 @@ void uc_run_matmul(const uc_task *t, const uc_view *in, const uc_view *out) {
       left.at = walk.at[1] + item * walk.step[1];
       right.at = walk.at[2] + item * walk.step[2];
       for (int64_t j = 0; j < columns; j += UC_ROW)
-        for (int64_t i = 0; i < rows; i++) {
+        for (int64_t i = 0; i < rows; i += ROWS) {
           int64_t n = columns - j < UC_ROW ? columns - j : UC_ROW;
-          product_row(&left, &right, i, j, n, depth, sum);
-          uc_row_store(out, to + i * row_stride + j * column_stride, column_stride, sum, n);
+          int count = rows - i < ROWS ? (int)(rows - i) : ROWS;
+          product(&left, &right, i, count, j, n, depth, sum);
+          for (int r = 0; r < count; r++)
+            uc_row_store(out, to + (i + r) * row_stride + j * column_stride, column_stride, sum[r],
+                         n);
         }
     }
 }
 
 /* ---- Gemm ---- */
 
-upconv_status uc_plan_gemm(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_gemm(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *a = uc_task_in(p, t, 0), *b = uc_task_in(p, t, 1), *c = uc_task_in(p, t, 2);
   int64_t left, right;
   upconv_status status = uc_task_int(t, "transA", 0, &left);
@@ -129,23 +151,32 @@ static matrix gemm_matrix(const uc_view *view, bool transposed) {
   return (matrix){view, 0, view->stride[transposed], view->stride[!transposed]};
 }
 
-void uc_run_gemm(const uc_task *t, const uc_view *in, const uc_view *out) {
+/* y[j] = alpha * sum[j] + beta * c[i, column + j] */
+static void finish_row(const uc_onnx_task *t, const uc_view *c, const int64_t c_stride[2],
+                       int64_t i, int64_t column, int64_t n, double *sum) {
+  double row[UC_ROW];
+  for (int64_t k = 0; k < n; k++) sum[k] *= t->attr[0];
+  if (!c) return;
+  uc_row_load(row, c, i * c_stride[0] + column * c_stride[1], c_stride[1], n);
+  for (int64_t k = 0; k < n; k++) sum[k] += t->attr[1] * row[k];
+}
+
+void uc_run_gemm(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
   matrix a = gemm_matrix(&in[0], t->transpose[0]), b = gemm_matrix(&in[1], t->transpose[1]);
   int64_t rows = out->shape[0], columns = out->shape[1], depth = in[0].shape[!t->transpose[0]];
-  bool has_c = t->input_count > 2 && in[2].dtype != UC_ONNX_UNDEFINED;
+  const uc_view *c = t->input_count > 2 && in[2].dtype ? &in[2] : NULL;
   int64_t c_stride[2] = {0, 0};
-  for (int i = 0; has_c && i < in[2].rank; i++)
-    if (in[2].shape[i] != 1) c_stride[2 - in[2].rank + i] = in[2].stride[i];
-  double sum[UC_ROW], row[UC_ROW];
+  for (int i = 0; c && i < c->rank; i++)
+    if (c->shape[i] != 1) c_stride[2 - c->rank + i] = c->stride[i];
+  double sum[ROWS][UC_ROW];
   for (int64_t j = 0; j < columns; j += UC_ROW)
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows; i += ROWS) {
       int64_t n = columns - j < UC_ROW ? columns - j : UC_ROW;
-      product_row(&a, &b, i, j, n, depth, sum);
-      for (int64_t k = 0; k < n; k++) sum[k] *= t->attr[0];
-      if (has_c) {
-        uc_row_load(row, &in[2], i * c_stride[0] + j * c_stride[1], c_stride[1], n);
-        for (int64_t k = 0; k < n; k++) sum[k] += t->attr[1] * row[k];
+      int count = rows - i < ROWS ? (int)(rows - i) : ROWS;
+      product(&a, &b, i, count, j, n, depth, sum);
+      for (int r = 0; r < count; r++) {
+        finish_row(t, c, c_stride, i + r, j, n, sum[r]);
+        uc_row_store(out, (i + r) * out->stride[0] + j * out->stride[1], out->stride[1], sum[r], n);
       }
-      uc_row_store(out, i * out->stride[0] + j * out->stride[1], out->stride[1], sum, n);
     }
 }

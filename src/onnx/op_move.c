@@ -10,7 +10,7 @@
 
 /* ---- Concat ---- */
 
-upconv_status uc_plan_concat(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_concat(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *first = uc_task_in(p, t, 0);
   int64_t given, shape[UC_ONNX_MAX_RANK];
   /* Before operator set 4 the axis had a default. */
@@ -34,7 +34,7 @@ upconv_status uc_plan_concat(uc_onnx_program *p, uc_task *t) {
 }
 
 /* A part that was made in its place already (see place.c) is not copied onto itself. */
-void uc_run_concat(const uc_task *t, const uc_view *in, const uc_view *out) {
+void uc_run_concat(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
   int64_t at = 0, size = (int64_t)uc_onnx_dtype_size(out->dtype);
   for (int k = 0; k < t->input_count; k++) {
     uc_view part = *out;
@@ -79,7 +79,7 @@ static void pick_row(const pick *k, size_t size) {
 }
 
 /* out[i, j, ...] = in[map[0][i], map[1][j], ...]; attr[0] where a map says -1. Axes without a map keep their index. */
-void uc_run_map(const uc_task *t, const uc_view *in, const uc_view *out) {
+void uc_run_map(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
   int64_t index[UC_ONNX_MAX_RANK] = {0};
   int64_t size = (int64_t)uc_onnx_dtype_size(out->dtype);
   int last = out->rank - 1, i;
@@ -113,7 +113,7 @@ void uc_run_map(const uc_task *t, const uc_view *in, const uc_view *out) {
 
 typedef enum pad_mode { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP } pad_mode;
 
-static upconv_status read_pad_mode(const uc_task *t, pad_mode *mode) {
+static upconv_status read_pad_mode(const uc_onnx_task *t, pad_mode *mode) {
   static const char *const names[] = {"constant", "reflect", "edge", "wrap"};
   const char *text;
   upconv_status status = uc_task_string(t, "mode", "constant", &text);
@@ -139,7 +139,7 @@ static int64_t pad_source(pad_mode mode, int64_t i, int64_t size) {
   return k < size ? k : period - k;
 }
 
-static upconv_status read_pads(uc_onnx_program *p, uc_task *t, int rank, int64_t *begin,
+static upconv_status read_pads(uc_onnx_program *p, uc_onnx_task *t, int rank, int64_t *begin,
                                int64_t *end) {
   int64_t pads[2 * UC_ONNX_MAX_RANK], axes[UC_ONNX_MAX_RANK];
   int count, axis_count;
@@ -164,7 +164,7 @@ static upconv_status read_pads(uc_onnx_program *p, uc_task *t, int rank, int64_t
   return UPCONV_OK;
 }
 
-upconv_status uc_plan_pad(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_pad(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0), *value = uc_task_in(p, t, 2);
   int64_t begin[UC_ONNX_MAX_RANK] = {0}, end[UC_ONNX_MAX_RANK] = {0}, shape[UC_ONNX_MAX_RANK];
   pad_mode mode = PAD_CONSTANT;
@@ -200,7 +200,7 @@ upconv_status uc_plan_pad(uc_onnx_program *p, uc_task *t) {
 /* ---- Gather, Tile ---- */
 
 /* Constant indices of rank 0 or 1; a scalar drops the axis, which is a reshape of the map's result of extent 1. */
-upconv_status uc_plan_gather(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_gather(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0), *indices = uc_task_in(p, t, 1);
   int64_t given, shape[UC_ONNX_MAX_RANK];
   int axis, rank = 0;
@@ -231,7 +231,7 @@ upconv_status uc_plan_gather(uc_onnx_program *p, uc_task *t) {
 }
 
 /* A dropped axis is put back for the walk. */
-void uc_run_gather(const uc_task *t, const uc_view *in, const uc_view *out) {
+void uc_run_gather(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
   uc_view whole = *out;
   if (t->axis < 0) {
     uc_run_map(t, in, out);
@@ -246,7 +246,7 @@ void uc_run_gather(const uc_task *t, const uc_view *in, const uc_view *out) {
   uc_run_map(t, in, &whole);
 }
 
-upconv_status uc_plan_tile(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_tile(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   int64_t repeats[UC_ONNX_MAX_RANK], shape[UC_ONNX_MAX_RANK];
   int count;
@@ -299,7 +299,7 @@ static void view_to_space(const uc_view *in, int64_t b, bool crd, uc_view *view)
   set_axis(view, 5, b, crd ? s : s * channels);
 }
 
-void uc_run_blocks(const uc_task *t, const uc_view *in, const uc_view *out) {
+void uc_run_blocks(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
   uc_view view = {.data = in->data, .dtype = in->dtype, .rank = 6};
   if (t->op->variant)
     view_to_depth(in, t->block, &view);
@@ -308,7 +308,7 @@ void uc_run_blocks(const uc_task *t, const uc_view *in, const uc_view *out) {
   uc_view_copy(&view, out);
 }
 
-static upconv_status read_block(const uc_value *in, uc_task *t) {
+static upconv_status read_block(const uc_value *in, uc_onnx_task *t) {
   upconv_status status = uc_task_int(t, "blocksize", 0, &t->block);
   if (status) return status;
   if (in->rank != 4) return uc_fail(UPCONV_UNSUPPORTED, "rank %d; 4 is supported", in->rank);
@@ -318,7 +318,7 @@ static upconv_status read_block(const uc_value *in, uc_task *t) {
   return UPCONV_OK;
 }
 
-upconv_status uc_plan_depth_to_space(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_depth_to_space(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   const char *mode;
   upconv_status status = read_block(in, t);
@@ -336,7 +336,7 @@ upconv_status uc_plan_depth_to_space(uc_onnx_program *p, uc_task *t) {
   return uc_set_result(p, t, 0, in->dtype, 4, shape);
 }
 
-upconv_status uc_plan_space_to_depth(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_space_to_depth(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   upconv_status status = read_block(in, t);
   if (status) return status;

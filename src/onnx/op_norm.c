@@ -7,7 +7,7 @@
 #include "ops.h"
 #include "rows.h"
 
-static upconv_status check_channels(uc_onnx_program *p, const uc_task *t, int inputs) {
+static upconv_status check_channels(uc_onnx_program *p, const uc_onnx_task *t, int inputs) {
   const uc_value *x = uc_task_in(p, t, 0);
   if (x->rank < 2)
     return uc_fail(UPCONV_INVALID_ARGUMENT, "the input has rank %d; it must be at least 2",
@@ -27,7 +27,7 @@ static upconv_status check_channels(uc_onnx_program *p, const uc_task *t, int in
 
 /* ---- BatchNormalization, inference ---- */
 
-upconv_status uc_plan_batch_norm(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_batch_norm(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *x = uc_task_in(p, t, 0);
   int64_t training, spatial, is_test;
   upconv_status status = uc_task_float(t, "epsilon", 1e-5, &t->attr[0]);
@@ -50,7 +50,7 @@ static uc_view along_channels(const uc_view *vector, int rank) {
   return view;
 }
 
-void uc_run_batch_norm(const uc_task *t, const uc_view *in, const uc_view *out) {
+void uc_run_batch_norm(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
   uc_view vectors[4];
   const uc_view *views[6] = {out, &in[0]};
   for (int k = 0; k < 4; k++) {
@@ -73,7 +73,7 @@ void uc_run_batch_norm(const uc_task *t, const uc_view *in, const uc_view *out) 
 
 /* ---- InstanceNormalization ---- */
 
-upconv_status uc_plan_instance_norm(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_instance_norm(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *x = uc_task_in(p, t, 0);
   upconv_status status = uc_task_float(t, "epsilon", 1e-5, &t->attr[0]);
   if (!status) status = check_channels(p, t, 3);
@@ -116,7 +116,7 @@ static uc_view channel_of(const uc_view *view, int64_t n, int64_t c) {
   return part;
 }
 
-void uc_run_instance_norm(const uc_task *t, const uc_view *in, const uc_view *out) {
+void uc_run_instance_norm(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
   for (int64_t n = 0; n < out->shape[0]; n++)
     for (int64_t c = 0; c < out->shape[1]; c++) {
       uc_view from = channel_of(&in[0], n, c), to = channel_of(out, n, c);

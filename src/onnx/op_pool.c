@@ -9,7 +9,7 @@
 
 /* ---- planning ---- */
 
-static upconv_status read_pool(uc_task *t, int rank, uc_window_attrs *w) {
+static upconv_status read_pool(uc_onnx_task *t, int rank, uc_window_attrs *w) {
   int64_t ceil_mode, include, order;
   upconv_status status = uc_read_window(t, rank, w);
   if (!status) status = uc_task_int(t, "ceil_mode", 0, &ceil_mode);
@@ -23,7 +23,7 @@ static upconv_status read_pool(uc_task *t, int rank, uc_window_attrs *w) {
   return UPCONV_OK;
 }
 
-upconv_status uc_plan_pool(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_pool(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   uc_window_attrs w;
   int64_t shape[UC_ONNX_MAX_RANK] = {in->rank > 0 ? in->shape[0] : 0,
@@ -49,84 +49,106 @@ upconv_status uc_plan_pool(uc_onnx_program *p, uc_task *t) {
 
 /* Right-aligned to three spatial axes. */
 typedef struct pool {
-  const upconv_window *window;
-  int nd;
+  bool average, include_pad;
+  int64_t kernel[3], stride[3], dilation[3], begin[3], end[3];
   int64_t in_size[3], in_stride[3], out_size[3], out_stride[3];
-  bool average;
 } pool;
 
-static int64_t field(const pool *p, const int64_t *values, int axis, int64_t absent) {
-  int i = axis - (3 - p->nd);
-  return i < 0 ? absent : values[i];
+/* The taps of one output along one axis that lie inside the input, and how many an average counts there. */
+typedef struct taps {
+  int64_t first, count; /* elements from the first one on, `step` apart */
+  int64_t step;
+  double counted;
+} taps;
+
+/* How many of `kernel` positions start, start + dilation, ... lie before `limit`. */
+static int64_t count_before(const pool *p, int axis, int64_t start, int64_t limit) {
+  if (start >= limit) return 0;
+  int64_t dilation = p->dilation[axis];
+  int64_t count = dilation == 1 ? limit - start : (limit - start + dilation - 1) / dilation;
+  return count < p->kernel[axis] ? count : p->kernel[axis];
 }
 
-/* Taps [first, end) of output o that lie inside [low, high). */
-static void taps_inside(const pool *p, int axis, int64_t o, int64_t low, int64_t high,
-                        int64_t *first, int64_t *end) {
-  int64_t dilation = field(p, p->window->dilation, axis, 1);
-  int64_t start =
-      o * field(p, p->window->stride, axis, 1) - field(p, p->window->pad_begin, axis, 0);
-  int64_t kernel = field(p, p->window->kernel, axis, 1);
-  *first = start >= low ? 0 : (low - start + dilation - 1) / dilation;
-  *end = start >= high ? 0 : (high - start + dilation - 1) / dilation;
-  if (*end > kernel) *end = kernel;
-  if (*first > *end) *first = *end;
-}
-
-/* Positions that an average counts: the padding belongs to it with count_include_pad, what ceil_mode adds never does. */
-static double divisor(const pool *p, const int64_t *o) {
-  double count = 1;
-  for (int a = 0; a < 3; a++) {
-    int64_t first, end, low = 0, high = p->in_size[a];
-    if (p->window->count_include_pad) {
-      low -= field(p, p->window->pad_begin, a, 0);
-      high += field(p, p->window->pad_end, a, 0);
-    }
-    taps_inside(p, a, o[a], low, high, &first, &end);
-    count *= (double)(end - first);
-  }
-  return count;
+/* The padding belongs to an average with count_include_pad; what ceil_mode adds behind it never does. */
+static taps find_taps(const pool *p, int axis, int64_t o) {
+  int64_t start = o * p->stride[axis] - p->begin[axis];
+  int64_t before = count_before(p, axis, start, 0);
+  int64_t end = count_before(p, axis, start, p->in_size[axis]);
+  taps t = {.count = end - before, .step = p->dilation[axis] * p->in_stride[axis]};
+  t.first = start * p->in_stride[axis] + before * t.step;
+  t.counted = (double)t.count;
+  if (p->include_pad)
+    t.counted = (double)count_before(p, axis, start, p->in_size[axis] + p->end[axis]);
+  return t;
 }
 
 static double larger(double a, double b) { return isnan(a) || a > b ? a : b; }
 
-static double pool_one(const pool *p, const uc_view *in, int64_t base, const int64_t *o) {
-  int64_t first[3], end[3], at[3], step[3], k[3];
-  double result = p->average ? 0 : -INFINITY;
-  for (int a = 0; a < 3; a++) {
-    taps_inside(p, a, o[a], 0, p->in_size[a], &first[a], &end[a]);
-    step[a] = field(p, p->window->dilation, a, 1) * p->in_stride[a];
-    at[a] = (o[a] * field(p, p->window->stride, a, 1) - field(p, p->window->pad_begin, a, 0)) *
-            p->in_stride[a];
+static double pool_row(const pool *p, const uc_view *in, int64_t at, const taps *t, double result) {
+  if (in->dtype == UC_ONNX_FLOAT) {
+    const float *x = (const float *)in->data + at;
+    for (int64_t k = 0; k < t->count; k++, x += t->step)
+      result = p->average ? result + (double)*x : larger(result, (double)*x);
+    return result;
   }
-  for (k[0] = first[0]; k[0] < end[0]; k[0]++)
-    for (k[1] = first[1]; k[1] < end[1]; k[1]++)
-      for (k[2] = first[2]; k[2] < end[2]; k[2]++) {
-        int64_t from = base;
-        for (int a = 0; a < 3; a++) from += at[a] + k[a] * step[a];
-        double x = uc_onnx_get(in->data, in->dtype, from);
-        result = p->average ? result + x : larger(result, x);
-      }
-  return p->average ? result / divisor(p, o) : result;
+  for (int64_t k = 0; k < t->count; k++) {
+    double x = uc_onnx_get(in->data, in->dtype, at + k * t->step);
+    result = p->average ? result + x : larger(result, x);
+  }
+  return result;
 }
 
-void uc_run_pool(const uc_task *t, const uc_view *in, const uc_view *out) {
-  pool p = {.window = &t->window, .nd = in->rank - 2, .average = t->op->variant == UC_POOL_AVERAGE};
-  for (int a = 0; a < 3; a++) {
-    p.in_size[a] = field(&p, in->shape + 2, a, 1);
-    p.in_stride[a] = field(&p, in->stride + 2, a, 0);
-    p.out_size[a] = field(&p, out->shape + 2, a, 1);
-    p.out_stride[a] = field(&p, out->stride + 2, a, 0);
-  }
+static double pool_one(const pool *p, const uc_view *in, int64_t base, const taps t[3]) {
+  double result = p->average ? 0 : -INFINITY;
+  for (int64_t i = 0; i < t[0].count; i++)
+    for (int64_t j = 0; j < t[1].count; j++) {
+      int64_t at = base + t[0].first + i * t[0].step + t[1].first + j * t[1].step + t[2].first;
+      result = pool_row(p, in, at, &t[2], result);
+    }
+  return p->average ? result / (t[0].counted * t[1].counted * t[2].counted) : result;
+}
+
+/* One channel of one item: from and to are its first elements. */
+static void pool_channel(const pool *p, const uc_view *in, int64_t from, const uc_view *out,
+                         int64_t to) {
+  taps t[3];
   int64_t o[3];
+  for (o[0] = 0; o[0] < p->out_size[0]; o[0]++) {
+    t[0] = find_taps(p, 0, o[0]);
+    for (o[1] = 0; o[1] < p->out_size[1]; o[1]++) {
+      t[1] = find_taps(p, 1, o[1]);
+      int64_t row = to + o[0] * p->out_stride[0] + o[1] * p->out_stride[1];
+      for (o[2] = 0; o[2] < p->out_size[2]; o[2]++) {
+        t[2] = find_taps(p, 2, o[2]);
+        uc_onnx_set(out->data, out->dtype, row + o[2] * p->out_stride[2], pool_one(p, in, from, t));
+      }
+    }
+  }
+}
+
+static pool make_pool(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
+  pool p = {.average = t->op->variant == UC_POOL_AVERAGE,
+            .include_pad = t->window.count_include_pad};
+  for (int a = 0; a < 3; a++) {
+    int i = a - (5 - in->rank);
+    bool real = i >= 0;
+    p.kernel[a] = real ? t->window.kernel[i] : 1;
+    p.stride[a] = real ? t->window.stride[i] : 1;
+    p.dilation[a] = real ? t->window.dilation[i] : 1;
+    p.begin[a] = real ? t->window.pad_begin[i] : 0;
+    p.end[a] = real ? t->window.pad_end[i] : 0;
+    p.in_size[a] = real ? in->shape[2 + i] : 1;
+    p.in_stride[a] = real ? in->stride[2 + i] : 0;
+    p.out_size[a] = real ? out->shape[2 + i] : 1;
+    p.out_stride[a] = real ? out->stride[2 + i] : 0;
+  }
+  return p;
+}
+
+void uc_run_pool(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
+  const pool p = make_pool(t, in, out);
   for (int64_t n = 0; n < out->shape[0]; n++)
     for (int64_t c = 0; c < out->shape[1]; c++)
-      for (o[0] = 0; o[0] < p.out_size[0]; o[0]++)
-        for (o[1] = 0; o[1] < p.out_size[1]; o[1]++)
-          for (o[2] = 0; o[2] < p.out_size[2]; o[2]++) {
-            int64_t to = n * out->stride[0] + c * out->stride[1];
-            for (int a = 0; a < 3; a++) to += o[a] * p.out_stride[a];
-            double y = pool_one(&p, in, n * in->stride[0] + c * in->stride[1], o);
-            uc_onnx_set(out->data, out->dtype, to, y);
-          }
+      pool_channel(&p, in, n * in->stride[0] + c * in->stride[1], out,
+                   n * out->stride[0] + c * out->stride[1]);
 }

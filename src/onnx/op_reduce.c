@@ -9,7 +9,7 @@
 
 /* ---- planning ---- */
 
-static upconv_status set_reduced(uc_onnx_program *p, uc_task *t) {
+static upconv_status set_reduced(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   int64_t shape[UC_ONNX_MAX_RANK];
   int rank = 0;
@@ -23,7 +23,7 @@ static upconv_status set_reduced(uc_onnx_program *p, uc_task *t) {
   return uc_set_result(p, t, 0, in->dtype, rank, shape);
 }
 
-upconv_status uc_plan_reduce(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_reduce(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   int64_t axes[UC_ONNX_MAX_RANK], keepdims, noop;
   int count;
@@ -42,7 +42,7 @@ upconv_status uc_plan_reduce(uc_onnx_program *p, uc_task *t) {
   return set_reduced(p, t);
 }
 
-upconv_status uc_plan_global_pool(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_global_pool(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   if (in->rank < 3)
     return uc_fail(UPCONV_INVALID_ARGUMENT, "the input has rank %d; it must be at least 3",
@@ -53,7 +53,7 @@ upconv_status uc_plan_global_pool(uc_onnx_program *p, uc_task *t) {
 }
 
 /* Before operator set 13 all axes from `axis` on are one; since then one axis alone. */
-upconv_status uc_plan_softmax(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_softmax(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   bool old = p->model->opset < 13;
   int64_t axis;
@@ -168,7 +168,7 @@ static uc_view advance(const uc_view *view, int64_t elements) {
   return result;
 }
 
-void uc_run_reduce(const uc_task *t, const uc_view *in, const uc_view *out) {
+void uc_run_reduce(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
   uc_view kept, reduced, result = *out;
   split_view(in, t->axes, &kept, &reduced);
   /* Dropped axes are put back for the walk. */
@@ -207,7 +207,7 @@ static void softmax_one(bool logarithm, const uc_view *in, const uc_view *out) {
     }
 }
 
-void uc_run_softmax(const uc_task *t, const uc_view *in, const uc_view *out) {
+void uc_run_softmax(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
   uint32_t axes = (1u << t->axis_end) - (1u << t->axis);
   uc_view in_kept, in_part, out_kept, out_part;
   split_view(in, axes, &in_kept, &in_part);

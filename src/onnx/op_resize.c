@@ -23,7 +23,7 @@ static upconv_status scaled_size(int64_t size, double scale, int axis, int64_t *
   return UPCONV_OK;
 }
 
-static upconv_status read_scales(uc_onnx_program *p, const uc_task *t, int input, int n,
+static upconv_status read_scales(uc_onnx_program *p, const uc_onnx_task *t, int input, int n,
                                  double *scales) {
   const uc_onnx_attr *attr = uc_onnx_attr_find(t->node, "scales");
   const uc_value *value = uc_task_in(p, t, input);
@@ -40,7 +40,7 @@ static upconv_status read_scales(uc_onnx_program *p, const uc_task *t, int input
 }
 
 /* The axes that scales and sizes speak of. */
-static upconv_status read_axes(const uc_task *t, int rank, int *axes, int *count) {
+static upconv_status read_axes(const uc_onnx_task *t, int rank, int *axes, int *count) {
   int64_t given[UC_ONNX_MAX_RANK];
   upconv_status status = uc_task_ints(t, "axes", UC_ONNX_MAX_RANK, given, count);
   if (!uc_onnx_attr_find(t->node, "axes")) *count = rank;
@@ -55,7 +55,7 @@ static bool is_empty(const uc_value *value) {
   return !value || uc_shape_count(value->rank, value->shape) == 0;
 }
 
-static upconv_status find_sizes(uc_onnx_program *p, const uc_task *t, int scales, int sizes,
+static upconv_status find_sizes(uc_onnx_program *p, const uc_onnx_task *t, int scales, int sizes,
                                 resize *r) {
   const uc_value *in = uc_task_in(p, t, 0);
   int axes[UC_ONNX_MAX_RANK], count, given;
@@ -128,7 +128,7 @@ static upconv_status check_choices(const resize *r) {
   return status ? status : check_choice("nearest_mode", r->nearest, nearests);
 }
 
-static upconv_status make_maps(uc_onnx_program *p, uc_task *t, const resize *r) {
+static upconv_status make_maps(uc_onnx_program *p, uc_onnx_task *t, const resize *r) {
   const uc_value *in = uc_task_in(p, t, 0);
   upconv_status status = check_choices(r);
   if (!status) status = uc_set_result(p, t, 0, in->dtype, in->rank, r->size);
@@ -149,7 +149,7 @@ static upconv_status make_maps(uc_onnx_program *p, uc_task *t, const resize *r) 
 
 /* ---- operators ---- */
 
-upconv_status uc_plan_resize(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_resize(uc_onnx_program *p, uc_onnx_task *t) {
   bool old = p->model->opset < 11; /* inputs: data, scales */
   const char *policy;
   int64_t antialias;
@@ -169,7 +169,7 @@ upconv_status uc_plan_resize(uc_onnx_program *p, uc_task *t) {
   return status ? status : make_maps(p, t, &r);
 }
 
-upconv_status uc_plan_upsample(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_upsample(uc_onnx_program *p, uc_onnx_task *t) {
   resize r = {.coordinates = "asymmetric", .nearest = "floor"};
   upconv_status status = uc_task_string(t, "mode", "nearest", &r.mode);
   if (!status) status = find_sizes(p, t, 1, -1, &r);

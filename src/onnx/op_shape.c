@@ -6,7 +6,7 @@
 #include "../status.h"
 #include "ops.h"
 
-static upconv_status int_vector(uc_onnx_program *p, const uc_task *t, int rank, int64_t count,
+static upconv_status int_vector(uc_onnx_program *p, const uc_onnx_task *t, int rank, int64_t count,
                                 int64_t **data) {
   upconv_status status = uc_set_result(p, t, 0, UC_ONNX_INT64, rank, &count);
   if (status) return status;
@@ -19,7 +19,7 @@ static int64_t clip_axis(int64_t axis, int64_t rank) {
   return axis > rank ? rank : axis;
 }
 
-upconv_status uc_plan_shape(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_shape(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   int64_t start, end, *data;
   upconv_status status = uc_task_int(t, "start", 0, &start);
@@ -33,7 +33,7 @@ upconv_status uc_plan_shape(uc_onnx_program *p, uc_task *t) {
   return status;
 }
 
-upconv_status uc_plan_size(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_size(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   int64_t *data;
   upconv_status status = int_vector(p, t, 0, 1, &data);
@@ -44,7 +44,7 @@ upconv_status uc_plan_size(uc_onnx_program *p, uc_task *t) {
 /* ---- Constant ---- */
 
 /* The attribute's tensor, or its numbers as one. */
-static upconv_status constant_tensor(const uc_task *t, uc_onnx_tensor *tensor) {
+static upconv_status constant_tensor(const uc_onnx_task *t, uc_onnx_tensor *tensor) {
   for (int i = 0; i < t->node->attr_count; i++) {
     const uc_onnx_attr *attr = &t->node->attr[i];
     bool list = attr->kind == UC_ATTR_FLOATS || attr->kind == UC_ATTR_INTS;
@@ -62,7 +62,7 @@ static upconv_status constant_tensor(const uc_task *t, uc_onnx_tensor *tensor) {
   return uc_fail(UPCONV_INVALID_ARGUMENT, "there is no value");
 }
 
-upconv_status uc_plan_constant(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_constant(uc_onnx_program *p, uc_onnx_task *t) {
   uc_onnx_tensor tensor;
   upconv_status status = constant_tensor(t, &tensor);
   if (!status) status = uc_set_result(p, t, 0, tensor.dtype, tensor.rank, tensor.shape);
@@ -84,7 +84,7 @@ upconv_status uc_plan_constant(uc_onnx_program *p, uc_task *t) {
   return UPCONV_OK;
 }
 
-upconv_status uc_plan_constant_of_shape(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_constant_of_shape(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_onnx_attr *attr = uc_onnx_attr_find(t->node, "value");
   int64_t shape[UC_ONNX_MAX_RANK], count = 1;
   int rank;
@@ -106,7 +106,7 @@ upconv_status uc_plan_constant_of_shape(uc_onnx_program *p, uc_task *t) {
 
 /* ---- Range ---- */
 
-upconv_status uc_plan_range(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_range(uc_onnx_program *p, uc_onnx_task *t) {
   double ends[3];
   uc_onnx_dtype dtype = uc_task_in(p, t, 0)->dtype;
   for (int i = 0; i < 3; i++) {

@@ -6,17 +6,17 @@
 #include "../status.h"
 #include "ops.h"
 
-static upconv_status same_view(uc_onnx_program *p, uc_task *t) {
+static upconv_status same_view(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   return uc_set_view(p, t, 0, in->rank, in->shape, in->stride, 0);
 }
 
-upconv_status uc_plan_identity(uc_onnx_program *p, uc_task *t) { return same_view(p, t); }
+upconv_status uc_plan_identity(uc_onnx_program *p, uc_onnx_task *t) { return same_view(p, t); }
 
 /* ---- Dropout ---- */
 
 /* Inference: nothing is dropped. */
-upconv_status uc_plan_dropout(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_dropout(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0), *training = uc_task_in(p, t, 2);
   int64_t is_test;
   upconv_status status = uc_task_int(t, "is_test", 1, &is_test);
@@ -41,7 +41,8 @@ upconv_status uc_plan_dropout(uc_onnx_program *p, uc_task *t) {
 /* ---- shapes ---- */
 
 /* A view where strides allow, else a copy: then the task has a result of its own. */
-static upconv_status set_reshaped(uc_onnx_program *p, uc_task *t, int rank, const int64_t *shape) {
+static upconv_status set_reshaped(uc_onnx_program *p, uc_onnx_task *t, int rank,
+                                  const int64_t *shape) {
   const uc_value *in = uc_task_in(p, t, 0);
   int64_t stride[UC_ONNX_MAX_RANK];
   upconv_status status = uc_set_result(p, t, 0, in->dtype, rank, shape);
@@ -50,7 +51,7 @@ static upconv_status set_reshaped(uc_onnx_program *p, uc_task *t, int rank, cons
   return uc_set_view(p, t, 0, rank, shape, stride, 0);
 }
 
-upconv_status uc_plan_reshape(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_reshape(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   int64_t shape[UC_ONNX_MAX_RANK], allow_zero, known = 1;
   int rank, free_axis = -1;
@@ -84,7 +85,7 @@ upconv_status uc_plan_reshape(uc_onnx_program *p, uc_task *t) {
   return set_reshaped(p, t, rank, shape);
 }
 
-upconv_status uc_plan_flatten(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_flatten(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   int64_t axis, shape[2] = {1, 1};
   upconv_status status = uc_task_int(t, "axis", 1, &axis);
@@ -97,7 +98,7 @@ upconv_status uc_plan_flatten(uc_onnx_program *p, uc_task *t) {
   return set_reshaped(p, t, 2, shape);
 }
 
-upconv_status uc_plan_squeeze(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_squeeze(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   int64_t axes[UC_ONNX_MAX_RANK], shape[UC_ONNX_MAX_RANK], stride[UC_ONNX_MAX_RANK];
   bool drop[UC_ONNX_MAX_RANK] = {false};
@@ -122,7 +123,7 @@ upconv_status uc_plan_squeeze(uc_onnx_program *p, uc_task *t) {
   return uc_set_view(p, t, 0, rank, shape, stride, 0);
 }
 
-upconv_status uc_plan_unsqueeze(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_unsqueeze(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   int64_t axes[UC_ONNX_MAX_RANK], shape[UC_ONNX_MAX_RANK], stride[UC_ONNX_MAX_RANK];
   bool fresh[UC_ONNX_MAX_RANK] = {false};
@@ -151,7 +152,7 @@ upconv_status uc_plan_unsqueeze(uc_onnx_program *p, uc_task *t) {
 
 /* The second operand of an operator older than operator set 7, so that its axes begin at `axis` of the first one's: see
    legacy.c. Input 0 is the operand, input 1 the one that it is broadcast to. */
-upconv_status uc_plan_align(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_align(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0), *other = uc_task_in(p, t, 1);
   int64_t given, shape[UC_ONNX_MAX_RANK], stride[UC_ONNX_MAX_RANK];
   int axis;
@@ -172,7 +173,7 @@ upconv_status uc_plan_align(uc_onnx_program *p, uc_task *t) {
 
 /* ---- strides ---- */
 
-upconv_status uc_plan_transpose(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_transpose(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   int64_t perm[UC_ONNX_MAX_RANK], shape[UC_ONNX_MAX_RANK], stride[UC_ONNX_MAX_RANK];
   bool seen[UC_ONNX_MAX_RANK] = {false};
@@ -196,7 +197,7 @@ upconv_status uc_plan_transpose(uc_onnx_program *p, uc_task *t) {
   return uc_set_view(p, t, 0, in->rank, shape, stride, 0);
 }
 
-upconv_status uc_plan_expand(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_expand(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   uc_value wanted = {.rank = 0};
   int64_t shape[UC_ONNX_MAX_RANK], stride[UC_ONNX_MAX_RANK];
@@ -246,7 +247,7 @@ typedef struct slice_ends {
   int count;
 } slice_ends;
 
-static upconv_status read_slice(uc_onnx_program *p, uc_task *t, slice_ends *ends) {
+static upconv_status read_slice(uc_onnx_program *p, uc_onnx_task *t, slice_ends *ends) {
   int starts, stops, axes, steps = 0;
   bool inputs = p->model->opset >= 10;
   const int most = UC_ONNX_MAX_RANK;
@@ -273,7 +274,7 @@ static upconv_status read_slice(uc_onnx_program *p, uc_task *t, slice_ends *ends
   return UPCONV_OK;
 }
 
-upconv_status uc_plan_slice(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_slice(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0);
   slice_ends ends = {.count = 0};
   int64_t shape[UC_ONNX_MAX_RANK], stride[UC_ONNX_MAX_RANK], offset = 0;
@@ -292,7 +293,8 @@ upconv_status uc_plan_slice(uc_onnx_program *p, uc_task *t) {
   return status ? status : uc_set_view(p, t, 0, in->rank, shape, stride, offset);
 }
 
-static upconv_status split_sizes(uc_onnx_program *p, uc_task *t, int64_t whole, int64_t *sizes) {
+static upconv_status split_sizes(uc_onnx_program *p, uc_onnx_task *t, int64_t whole,
+                                 int64_t *sizes) {
   int parts = t->output_count, count = 0;
   int64_t given;
   upconv_status status = uc_task_int(t, "num_outputs", parts, &given);
@@ -318,7 +320,7 @@ static upconv_status split_sizes(uc_onnx_program *p, uc_task *t, int64_t whole, 
   return UPCONV_OK;
 }
 
-upconv_status uc_plan_split(uc_onnx_program *p, uc_task *t) {
+upconv_status uc_plan_split(uc_onnx_program *p, uc_onnx_task *t) {
   enum { MOST = 64 };
   const uc_value *in = uc_task_in(p, t, 0);
   int64_t sizes[MOST], shape[UC_ONNX_MAX_RANK], given, at = 0;

@@ -9,7 +9,7 @@
 /* Sizes are bounded, so that products of a few of them fit 64 bits. */
 static const int64_t LARGEST = INT64_C(1) << 30;
 
-static upconv_status read_positive(const uc_task *t, const char *name, int nd, int64_t *values,
+static upconv_status read_positive(const uc_onnx_task *t, const char *name, int nd, int64_t *values,
                                    bool *given) {
   int count;
   upconv_status status = uc_task_ints(t, name, UPCONV_MAX_SPATIAL, values, &count);
@@ -27,7 +27,7 @@ static upconv_status read_positive(const uc_task *t, const char *name, int nd, i
   return UPCONV_OK;
 }
 
-static upconv_status read_pads(const uc_task *t, uc_window_attrs *w) {
+static upconv_status read_pads(const uc_onnx_task *t, uc_window_attrs *w) {
   int64_t pads[2 * UPCONV_MAX_SPATIAL];
   int count;
   upconv_status status = uc_task_ints(t, "pads", 2 * UPCONV_MAX_SPATIAL, pads, &count);
@@ -46,7 +46,7 @@ static upconv_status read_pads(const uc_task *t, uc_window_attrs *w) {
   return UPCONV_OK;
 }
 
-static upconv_status read_auto_pad(const uc_task *t, upconv_auto_pad *mode) {
+static upconv_status read_auto_pad(const uc_onnx_task *t, upconv_auto_pad *mode) {
   static const char *const names[] = {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"};
   const char *text;
   upconv_status status = uc_task_string(t, "auto_pad", "NOTSET", &text);
@@ -62,7 +62,7 @@ static upconv_status read_auto_pad(const uc_task *t, upconv_auto_pad *mode) {
                           text);
 }
 
-upconv_status uc_read_window(const uc_task *t, int rank, uc_window_attrs *w) {
+upconv_status uc_read_window(const uc_onnx_task *t, int rank, uc_window_attrs *w) {
   bool given;
   *w = (uc_window_attrs){.nd = rank - 2};
   if (w->nd < 1 || w->nd > UPCONV_MAX_SPATIAL)

@@ -6,59 +6,62 @@
 #include "program.h"
 
 /* op_view.c */
-upconv_status uc_plan_identity(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_dropout(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_reshape(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_flatten(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_squeeze(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_unsqueeze(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_transpose(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_expand(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_slice(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_split(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_align(uc_onnx_program *program, uc_task *task);
+upconv_status uc_plan_identity(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_dropout(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_reshape(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_flatten(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_squeeze(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_unsqueeze(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_transpose(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_expand(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_slice(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_split(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_align(uc_onnx_program *program, uc_onnx_task *task);
 
 /* op_shape.c */
-upconv_status uc_plan_shape(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_size(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_constant(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_constant_of_shape(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_range(uc_onnx_program *program, uc_task *task);
+upconv_status uc_plan_shape(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_size(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_constant(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_constant_of_shape(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_range(uc_onnx_program *program, uc_onnx_task *task);
 
 /* op_elementwise.c; variant: the uc_fn */
-upconv_status uc_plan_unary(uc_onnx_program *program, uc_task *task);
+upconv_status uc_plan_unary(uc_onnx_program *program, uc_onnx_task *task);
 upconv_status uc_plan_binary(uc_onnx_program *program,
-                             uc_task *task); /* also Sum, Max, Min of any number */
-upconv_status uc_plan_compare(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_prelu(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_where(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_clip(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_cast(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_gelu(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_swish(uc_onnx_program *program, uc_task *task);
-void uc_run_elementwise(const uc_task *task, const uc_view *in, const uc_view *out);
+                             uc_onnx_task *task); /* also Sum, Max, Min of any number */
+upconv_status uc_plan_compare(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_prelu(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_where(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_clip(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_cast(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_gelu(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_swish(uc_onnx_program *program, uc_onnx_task *task);
+void uc_run_elementwise(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
+/* The same with vector kernels, on 16 and 32 bit floating point; false when there is none for it. vector.c */
+bool uc_run_vector(const uc_onnx_task *task, int operands, const uc_view *const *operand,
+                   const uc_view *out);
 
 /* op_move.c; variant: 1 for SpaceToDepth, 0 for DepthToSpace */
-upconv_status uc_plan_concat(uc_onnx_program *program, uc_task *task);
-void uc_run_concat(const uc_task *task, const uc_view *in, const uc_view *out);
-upconv_status uc_plan_pad(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_gather(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_tile(uc_onnx_program *program, uc_task *task);
-void uc_run_gather(const uc_task *task, const uc_view *in, const uc_view *out);
-void uc_run_map(const uc_task *task, const uc_view *in, const uc_view *out);
-upconv_status uc_plan_depth_to_space(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_space_to_depth(uc_onnx_program *program, uc_task *task);
-void uc_run_blocks(const uc_task *task, const uc_view *in, const uc_view *out);
+upconv_status uc_plan_concat(uc_onnx_program *program, uc_onnx_task *task);
+void uc_run_concat(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
+upconv_status uc_plan_pad(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_gather(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_tile(uc_onnx_program *program, uc_onnx_task *task);
+void uc_run_gather(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
+void uc_run_map(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
+upconv_status uc_plan_depth_to_space(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_space_to_depth(uc_onnx_program *program, uc_onnx_task *task);
+void uc_run_blocks(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
 
 /* op_resize.c */
-upconv_status uc_plan_resize(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_upsample(uc_onnx_program *program, uc_task *task);
+upconv_status uc_plan_resize(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_upsample(uc_onnx_program *program, uc_onnx_task *task);
 
 /* op_pool.c; variant: uc_pool_kind */
 typedef enum uc_pool_kind { UC_POOL_MAX, UC_POOL_AVERAGE } uc_pool_kind;
-upconv_status uc_plan_pool(uc_onnx_program *program, uc_task *task);
-upconv_status uc_plan_global_pool(uc_onnx_program *program, uc_task *task);
-void uc_run_pool(const uc_task *task, const uc_view *in, const uc_view *out);
+upconv_status uc_plan_pool(uc_onnx_program *program, uc_onnx_task *task);
+upconv_status uc_plan_global_pool(uc_onnx_program *program, uc_onnx_task *task);
+void uc_run_pool(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
 
 /* op_reduce.c; variant: uc_reduce_kind, or for softmax whether it is the logarithm */
 typedef enum uc_reduce_kind {
@@ -73,25 +76,25 @@ typedef enum uc_reduce_kind {
   UC_REDUCE_PROD,
   UC_REDUCE_LOG_SUM,
 } uc_reduce_kind;
-upconv_status uc_plan_reduce(uc_onnx_program *program, uc_task *task);
-void uc_run_reduce(const uc_task *task, const uc_view *in, const uc_view *out);
-upconv_status uc_plan_softmax(uc_onnx_program *program, uc_task *task);
-void uc_run_softmax(const uc_task *task, const uc_view *in, const uc_view *out);
+upconv_status uc_plan_reduce(uc_onnx_program *program, uc_onnx_task *task);
+void uc_run_reduce(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
+upconv_status uc_plan_softmax(uc_onnx_program *program, uc_onnx_task *task);
+void uc_run_softmax(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
 
 /* op_matrix.c */
-upconv_status uc_plan_matmul(uc_onnx_program *program, uc_task *task);
-void uc_run_matmul(const uc_task *task, const uc_view *in, const uc_view *out);
-upconv_status uc_plan_gemm(uc_onnx_program *program, uc_task *task);
-void uc_run_gemm(const uc_task *task, const uc_view *in, const uc_view *out);
+upconv_status uc_plan_matmul(uc_onnx_program *program, uc_onnx_task *task);
+void uc_run_matmul(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
+upconv_status uc_plan_gemm(uc_onnx_program *program, uc_onnx_task *task);
+void uc_run_gemm(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
 
 /* op_norm.c */
-upconv_status uc_plan_batch_norm(uc_onnx_program *program, uc_task *task);
-void uc_run_batch_norm(const uc_task *task, const uc_view *in, const uc_view *out);
-upconv_status uc_plan_instance_norm(uc_onnx_program *program, uc_task *task);
-void uc_run_instance_norm(const uc_task *task, const uc_view *in, const uc_view *out);
+upconv_status uc_plan_batch_norm(uc_onnx_program *program, uc_onnx_task *task);
+void uc_run_batch_norm(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
+upconv_status uc_plan_instance_norm(uc_onnx_program *program, uc_onnx_task *task);
+void uc_run_instance_norm(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
 
 /* op_conv.c; variant: 1 for Conv, 0 for ConvTranspose */
-upconv_status uc_plan_conv(uc_onnx_program *program, uc_task *task);
+upconv_status uc_plan_conv(uc_onnx_program *program, uc_onnx_task *task);
 
 /* ---- shared by windows and convolutions: op_window.c ---- */
 
@@ -103,7 +106,7 @@ typedef struct uc_window_attrs {
   int64_t pad_begin[UPCONV_MAX_SPATIAL], pad_end[UPCONV_MAX_SPATIAL];
   upconv_auto_pad auto_pad;
 } uc_window_attrs;
-upconv_status uc_read_window(const uc_task *task, int rank, uc_window_attrs *window);
+upconv_status uc_read_window(const uc_onnx_task *task, int rank, uc_window_attrs *window);
 /* auto_pad of pools and of Conv: the output has ceil(size / stride) elements; VALID: no padding. */
 upconv_status uc_resolve_auto_pad(uc_window_attrs *window, const int64_t *size);
 

@@ -6,7 +6,7 @@
 #include "../status.h"
 #include "plans.h"
 
-upconv_tensor uc_source_tensor(const uc_source *source, int nd, const uc_view *view) {
+upconv_tensor uc_source_tensor(const uc_onnx_source *source, int nd, const uc_view *view) {
   upconv_tensor tensor = {.data = view->data, .rank = nd + 2};
   (void)uc_onnx_engine_dtype(view->dtype, &tensor.dtype);
   for (int axis = 0; axis < nd + 2; axis++) {
@@ -28,7 +28,7 @@ static upconv_tensor plain_tensor(const uc_view *view) {
 }
 
 /* One number, or one per channel. */
-static upconv_tensor param_tensor(const uc_source *source, const uc_view *view) {
+static upconv_tensor param_tensor(const uc_onnx_source *source, const uc_view *view) {
   upconv_tensor tensor = {.data = view->data};
   (void)uc_onnx_engine_dtype(view->dtype, &tensor.dtype);
   int dim = source->dim[1];

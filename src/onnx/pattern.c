@@ -194,7 +194,7 @@ static bool power(const poly *p, double exponent, poly *result) {
   return exponent == 2 || multiply(&square, p, result);
 }
 
-static bool binary(algebra *g, const uc_task *t, poly *result) {
+static bool binary(algebra *g, const uc_onnx_task *t, poly *result) {
   poly a, b, inverse;
   double exponent;
   if (t->input_count != 2 || !evaluate(g, t->input[0], &a) || !evaluate(g, t->input[1], &b))
@@ -223,7 +223,7 @@ static bool constant_number(const algebra *g, int value, double *number) {
 }
 
 /* low + (high - low) * clip01((p - low) / (high - low)) */
-static bool clip(algebra *g, const uc_task *t, poly *result) {
+static bool clip(algebra *g, const uc_onnx_task *t, poly *result) {
   double low, high;
   poly p, scaled = {.count = 0}, shift, unit;
   if (t->input_count != 3 || t->input[1] < 0 || t->input[2] < 0) {
@@ -240,7 +240,7 @@ static bool clip(algebra *g, const uc_task *t, poly *result) {
          function(g, ATOM_CLIP01, &scaled, &unit) && add_scaled(result, &unit, high - low);
 }
 
-static bool unary(algebra *g, const uc_task *t, poly *result) {
+static bool unary(algebra *g, const uc_onnx_task *t, poly *result) {
   poly p, q;
   if (!evaluate(g, t->input[0], &p)) return false;
   switch (t->fn) {
@@ -273,9 +273,9 @@ static bool unary(algebra *g, const uc_task *t, poly *result) {
   }
 }
 
-static const uc_task *producer(const uc_onnx_program *p, int value) {
+static const uc_onnx_task *producer(const uc_onnx_program *p, int value) {
   int number = value < 0 ? -1 : p->model->value[value].producer;
-  const uc_task *t = number < 0 ? NULL : &p->task[number];
+  const uc_onnx_task *t = number < 0 ? NULL : &p->task[number];
   return t && uc_task_runs(t) && t->op->family == UC_FAMILY_ELEMENTWISE ? t : NULL;
 }
 
@@ -290,7 +290,7 @@ static bool evaluate(algebra *g, int value, poly *result) {
     *result = constant(number);
     return true;
   }
-  const uc_task *t = producer(g->program, value);
+  const uc_onnx_task *t = producer(g->program, value);
   if (!t || t->fn == UC_FN_CAST) return false;
   if (t->fn == UC_FN_CLIP) return clip(g, t, result);
   return uc_fn_operands(t->fn) == 2 ? binary(g, t, result) : unary(g, t, result);
@@ -383,8 +383,8 @@ static uc_fn recognise(algebra *g, const poly *result, double *attr) {
 }
 
 /* PyTorch's softplus: where(beta x > threshold, x, softplus(beta x) / beta). */
-static uc_fn recognise_where(algebra *g, const uc_task *t, double *attr) {
-  const uc_task *compare = producer(g->program, t->input[0]);
+static uc_fn recognise_where(algebra *g, const uc_onnx_task *t, double *attr) {
+  const uc_onnx_task *compare = producer(g->program, t->input[0]);
   poly left, right, below;
   double threshold, scale, slope, offset, unused;
   if (t->input[1] != g->base || !compare || compare->fn != UC_FN_GREATER) return UC_FN_NONE;
@@ -405,9 +405,9 @@ static uc_fn recognise_where(algebra *g, const uc_task *t, double *attr) {
 /* ---- search ---- */
 
 /* Values that the result is computed from by elementwise operators: those that x may be. */
-static int find_bases(const uc_onnx_program *p, const uc_task *root, int *base) {
+static int find_bases(const uc_onnx_program *p, const uc_onnx_task *root, int *base) {
   int count = 0;
-  const uc_task *t = root;
+  const uc_onnx_task *t = root;
   for (int at = -1; at < count; at++) {
     if (at >= 0) t = producer(p, base[at]);
     for (int k = 0; t && t->input_count <= 3 && k < t->input_count; k++) {
@@ -430,7 +430,7 @@ static bool same_type(const uc_value *a, const uc_value *b) {
   return memcmp(a->shape, b->shape, (size_t)a->rank * sizeof a->shape[0]) == 0;
 }
 
-static bool try_base(uc_onnx_program *p, uc_task *t, int base, int *budget) {
+static bool try_base(uc_onnx_program *p, uc_onnx_task *t, int base, int *budget) {
   const uc_value *out = uc_task_out(p, t, 0);
   double attr[2] = {0};
   poly result;
@@ -456,7 +456,7 @@ static bool try_base(uc_onnx_program *p, uc_task *t, int base, int *budget) {
 void uc_onnx_program_patterns(uc_onnx_program *p) {
   int budget = 1 << 20; /* values looked at in all, so that no graph takes long */
   for (int i = 0; i < p->task_count; i++) {
-    uc_task *t = &p->task[i];
+    uc_onnx_task *t = &p->task[i];
     int base[MAX_BASES];
     if (!uc_task_runs(t) || t->op->family != UC_FAMILY_ELEMENTWISE) continue;
     bool ends_one = t->fn == UC_FN_MUL || t->fn == UC_FN_DIV || t->fn == UC_FN_ADD ||

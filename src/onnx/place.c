@@ -55,7 +55,7 @@ static bool *find_fixed(const uc_cut *cut) {
   bool *fixed = uc_onnx_new(p->value_count, sizeof *fixed);
   if (!fixed) return NULL;
   for (int i = 0; i < p->task_count; i++) {
-    const uc_task *t = &p->task[i];
+    const uc_onnx_task *t = &p->task[i];
     if (!uc_task_runs(t) || cut->owner[i] >= 0) continue;
     bool reshape = t->op->family == UC_FAMILY_VIEW && !t->view;
     for (int k = 0; k < t->output_count; k++) {
@@ -70,7 +70,7 @@ static bool *find_fixed(const uc_cut *cut) {
 }
 
 /* A value that occurs twice is made in its first place, and copied to the second. */
-static void place_parts(uc_cut *cut, const uc_task *t, bool *fixed) {
+static void place_parts(uc_cut *cut, const uc_onnx_task *t, bool *fixed) {
   const uc_onnx_program *p = cut->program;
   const uc_value *out = &p->value[t->output[0]];
   int64_t at = 0;
@@ -94,7 +94,7 @@ static upconv_status place_concats(uc_cut *cut) {
   bool *fixed = find_fixed(cut);
   if (!fixed) return UPCONV_OUT_OF_MEMORY;
   for (int i = cut->step_count - 1; i >= 0; i--) {
-    const uc_task *t = cut->step[i].task < 0 ? NULL : &cut->program->task[cut->step[i].task];
+    const uc_onnx_task *t = cut->step[i].task < 0 ? NULL : &cut->program->task[cut->step[i].task];
     if (t && t->op->plan == uc_plan_concat) place_parts(cut, t, fixed);
   }
   free(fixed);
@@ -117,7 +117,7 @@ static void find_lives(const uc_cut *cut, life *lives) {
     const uc_step *step = &cut->step[i];
     if (step->output >= 0) touch(cut, lives, p->model->output[step->output], i);
     if (step->task >= 0) {
-      const uc_task *t = &p->task[step->task];
+      const uc_onnx_task *t = &p->task[step->task];
       for (int k = 0; k < t->input_count; k++) touch(cut, lives, t->input[k], i);
       for (int k = 0; k < t->output_count; k++)
         if (t->output[k] >= 0 && p->value[t->output[k]].dtype) touch(cut, lives, t->output[k], i);

@@ -24,7 +24,7 @@ static void mark_live(uc_onnx_program *p, bool *wanted) {
 static void mark_shape_data(uc_onnx_program *p, bool *needed) {
   const uc_onnx_model *m = p->model;
   for (int i = m->node_count - 1; i >= 0; i--) {
-    const uc_task *t = &p->task[i];
+    const uc_onnx_task *t = &p->task[i];
     if (!t->live) continue;
     bool all = false;
     for (int k = 0; k < t->output_count; k++)
@@ -43,7 +43,7 @@ static void mark_shape_data(uc_onnx_program *p, bool *needed) {
 static upconv_status set_start(uc_onnx_program *p, int number, const uc_onnx_tensor *tensor,
                                const void *data) {
   /* uc_set_result speaks of a task's output; this one has none but its number. */
-  const uc_task source = {.output_count = 1, .output = &number};
+  const uc_onnx_task source = {.output_count = 1, .output = &number};
   upconv_status status = uc_set_result(p, &source, 0, tensor->dtype, tensor->rank, tensor->shape);
   if (status) return uc_fail_in(status, "'%.200s'", p->model->value[number].name);
   p->value[number].data = data;
@@ -85,7 +85,7 @@ static upconv_status set_initialisers(uc_onnx_program *p) {
 
 /* ---- constant folding ---- */
 
-static bool all_constant(uc_onnx_program *p, const uc_task *t) {
+static bool all_constant(uc_onnx_program *p, const uc_onnx_task *t) {
   for (int k = 0; k < t->input_count; k++)
     if (t->input[k] >= 0 && !p->value[t->input[k]].data) return false;
   return true;
@@ -95,7 +95,7 @@ static int64_t bytes_of(const uc_value *v) {
   return uc_shape_count(v->rank, v->shape) * (int64_t)uc_onnx_dtype_size(v->dtype);
 }
 
-static bool within_budget(uc_onnx_program *p, const uc_task *t) {
+static bool within_budget(uc_onnx_program *p, const uc_onnx_task *t) {
   int64_t bytes = 0;
   for (int k = 0; k < t->input_count + t->output_count; k++) {
     int number = k < t->input_count ? t->input[k] : t->output[k - t->input_count];
@@ -107,7 +107,7 @@ static bool within_budget(uc_onnx_program *p, const uc_task *t) {
 }
 
 /* A view of a constant is a constant: the same memory where that is dense, else a copy. */
-static upconv_status fold_view(uc_onnx_program *p, uc_task *t, int output) {
+static upconv_status fold_view(uc_onnx_program *p, uc_onnx_task *t, int output) {
   uc_value *out = uc_task_out(p, t, output);
   const uc_value *in = uc_task_in(p, t, 0);
   if (!out || out->dtype == UC_ONNX_UNDEFINED || out->data) return UPCONV_OK;
@@ -130,7 +130,7 @@ static upconv_status fold_view(uc_onnx_program *p, uc_task *t, int output) {
   return UPCONV_OK;
 }
 
-static upconv_status fold_run(uc_onnx_program *p, uc_task *t) {
+static upconv_status fold_run(uc_onnx_program *p, uc_onnx_task *t) {
   if (!uc_set_constant(p, t, 0)) return UPCONV_OUT_OF_MEMORY;
   uc_view *in = uc_onnx_new(t->input_count, sizeof *in);
   if (!in) return UPCONV_OUT_OF_MEMORY;
@@ -142,7 +142,7 @@ static upconv_status fold_run(uc_onnx_program *p, uc_task *t) {
   return UPCONV_OK;
 }
 
-static upconv_status fold(uc_onnx_program *p, uc_task *t) {
+static upconv_status fold(uc_onnx_program *p, uc_onnx_task *t) {
   if (t->op->family == UC_FAMILY_SHAPE) {
     t->folded = true;
     return UPCONV_OK;
@@ -165,7 +165,7 @@ static bool lists(const char *names, const char *name) {
   return false;
 }
 
-static upconv_status check_node(uc_onnx_program *p, const uc_task *t, const bool *wanted) {
+static upconv_status check_node(uc_onnx_program *p, const uc_onnx_task *t, const bool *wanted) {
   const uc_onnx_op *op = t->op;
   if (t->input_count < op->min_inputs || (op->max_inputs >= 0 && t->input_count > op->max_inputs))
     return uc_fail(UPCONV_INVALID_ARGUMENT, "has %d inputs", t->input_count);
@@ -188,7 +188,7 @@ static upconv_status check_node(uc_onnx_program *p, const uc_task *t, const bool
   return UPCONV_OK;
 }
 
-static upconv_status plan_task(uc_onnx_program *p, uc_task *t, const bool *wanted) {
+static upconv_status plan_task(uc_onnx_program *p, uc_onnx_task *t, const bool *wanted) {
   upconv_status status = check_node(p, t, wanted);
   if (!status) status = t->op->plan(p, t);
   if (!status) status = fold(p, t);
@@ -196,7 +196,7 @@ static upconv_status plan_task(uc_onnx_program *p, uc_task *t, const bool *wante
                 : UPCONV_OK;
 }
 
-static upconv_status make_task(uc_onnx_program *p, uc_task *t, const uc_onnx_node *node) {
+static upconv_status make_task(uc_onnx_program *p, uc_onnx_task *t, const uc_onnx_node *node) {
   t->node = node;
   t->input_count = node->input_count;
   t->output_count = node->output_count;

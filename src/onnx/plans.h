@@ -43,6 +43,6 @@ upconv_status uc_parameters_make(const uc_segment *segment, uc_view_function vie
 void uc_parameters_free(uc_parameters *parameters);
 
 /* A value as the library wants to see it: rank spatial_dims + 2 in the order of the axes. */
-upconv_tensor uc_source_tensor(const uc_source *source, int nd, const uc_view *view);
+upconv_tensor uc_source_tensor(const uc_onnx_source *source, int nd, const uc_view *view);
 
 #endif

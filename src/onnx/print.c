@@ -16,7 +16,7 @@ static void print_shape(uc_text *text, const uc_value *v) {
 }
 
 /* A task's operator; what a pattern made of it in brackets. */
-static void print_operator(uc_text *text, const uc_task *t) {
+static void print_operator(uc_text *text, const uc_onnx_task *t) {
   static const struct {
     uc_fn fn;
     const char *name;
@@ -34,7 +34,7 @@ static void print_operator(uc_text *text, const uc_task *t) {
 
 static void print_tasks(uc_text *text, const uc_cut *cut, const int *task, int count) {
   for (int i = 0; i < count; i++) {
-    const uc_task *t = &cut->program->task[task[i]];
+    const uc_onnx_task *t = &cut->program->task[task[i]];
     uc_text_add(text, "    ");
     print_operator(text, t);
     uc_text_add(text, " '%s'\n", t->node->name);
@@ -98,7 +98,7 @@ static upconv_status print_segment(uc_text *text, uc_onnx_session *session, cons
 }
 
 static void print_plain(uc_text *text, const uc_cut *cut, int task) {
-  const uc_task *t = &cut->program->task[task];
+  const uc_onnx_task *t = &cut->program->task[task];
   uc_text_add(text, "plain: ");
   print_operator(text, t);
   uc_text_add(text, " '%s' -> ", t->node->name);

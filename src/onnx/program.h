@@ -95,7 +95,7 @@ typedef enum uc_family {
   UC_FAMILY_SHAPE,       /* the result depends on shapes and constants alone */
   UC_FAMILY_VIEW,        /* the result shares the memory of the first input, or is a copy of it */
   UC_FAMILY_MOVE,        /* elements only move */
-  UC_FAMILY_ELEMENTWISE, /* uc_task.fn of the inputs, broadcast */
+  UC_FAMILY_ELEMENTWISE, /* uc_onnx_task.fn of the inputs, broadcast */
   UC_FAMILY_POOL,        /* windows over the spatial axes */
   UC_FAMILY_REDUCE,
   UC_FAMILY_SOFTMAX,
@@ -104,7 +104,7 @@ typedef enum uc_family {
   UC_FAMILY_CONV, /* the head of a segment */
 } uc_family;
 
-typedef struct uc_task uc_task;
+typedef struct uc_onnx_task uc_onnx_task;
 typedef struct uc_onnx_program uc_onnx_program;
 
 typedef struct uc_onnx_op {
@@ -117,9 +117,9 @@ typedef struct uc_onnx_op {
   const char *attributes; /* names that are understood, each between blanks */
   int variant;            /* which one of a family: a uc_fn, ... */
   /* Reads attributes, checks inputs, sets type and shape of the outputs. */
-  upconv_status (*plan)(uc_onnx_program *program, uc_task *task);
+  upconv_status (*plan)(uc_onnx_program *program, uc_onnx_task *task);
   /* Computes; also on doubles, since the oracle calls it. NULL: views and convolutions. */
-  void (*run)(const uc_task *task, const uc_view *in, const uc_view *out);
+  void (*run)(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
 } uc_onnx_op;
 
 /* NULL: not supported. */
@@ -128,7 +128,7 @@ const uc_onnx_op *uc_onnx_op_find(const uc_onnx_node *node, int64_t opset);
 /* ---------------------------------------------------------------- tasks */
 
 /* A node whose attributes are read and whose sizes are known. Fields below `view` belong to the operator's family. */
-struct uc_task {
+struct uc_onnx_task {
   const uc_onnx_node *node;
   const uc_onnx_op *op;
   int input_count, output_count;
@@ -138,7 +138,8 @@ struct uc_task {
   bool folded; /* its outputs are constants */
   bool view;   /* its outputs share the memory of its first input */
 
-  uc_fn fn; /* elementwise */
+  const struct uc_isa *isa; /* vector kernels; NULL: none, as while planning */
+  uc_fn fn;                 /* elementwise */
   double attr[2];
   int axis, axis_end; /* the axes [axis, axis_end) of softmax; axis of concat */
   uint32_t axes;      /* bit i: axis i is reduced */
@@ -161,7 +162,7 @@ struct uc_onnx_program {
   int value_count;
   uc_value *value; /* numbered as the model's */
   int task_count;
-  uc_task *task; /* numbered as the model's nodes */
+  uc_onnx_task *task; /* numbered as the model's nodes */
   size_t memory_limit;
   int64_t
       fold_budget; /* bytes that constant folding may still touch; what is left over is computed at run time */
@@ -173,39 +174,41 @@ struct uc_onnx_program {
 /* ---- for operators' plan functions: task.c ---- */
 
 /* The input or output `index`; NULL when it is left out or beyond the end. */
-uc_value *uc_task_in(uc_onnx_program *program, const uc_task *task, int index);
-uc_value *uc_task_out(uc_onnx_program *program, const uc_task *task, int index);
+uc_value *uc_task_in(uc_onnx_program *program, const uc_onnx_task *task, int index);
+uc_value *uc_task_out(uc_onnx_program *program, const uc_onnx_task *task, int index);
 
 /* Attributes with their defaults; a wrong type is an error that names the attribute. */
-upconv_status uc_task_int(const uc_task *task, const char *name, int64_t fallback, int64_t *value);
-upconv_status uc_task_float(const uc_task *task, const char *name, double fallback, double *value);
-upconv_status uc_task_string(const uc_task *task, const char *name, const char *fallback,
+upconv_status uc_task_int(const uc_onnx_task *task, const char *name, int64_t fallback,
+                          int64_t *value);
+upconv_status uc_task_float(const uc_onnx_task *task, const char *name, double fallback,
+                            double *value);
+upconv_status uc_task_string(const uc_onnx_task *task, const char *name, const char *fallback,
                              const char **value);
 /* At most capacity numbers; *count is 0 when the attribute is not there. */
-upconv_status uc_task_ints(const uc_task *task, const char *name, int capacity, int64_t *values,
-                           int *count);
+upconv_status uc_task_ints(const uc_onnx_task *task, const char *name, int capacity,
+                           int64_t *values, int *count);
 /* An axis in [-rank, rank), made non-negative. */
 upconv_status uc_task_axis(const char *name, int64_t axis, int rank, int *result);
 /* The integers that a constant input holds; *count is 0 when the input is left out. An input that is not constant is an
    error: shapes must not depend on data. */
-upconv_status uc_task_constant_ints(uc_onnx_program *program, const uc_task *task, int index,
+upconv_status uc_task_constant_ints(uc_onnx_program *program, const uc_onnx_task *task, int index,
                                     const char *name, int capacity, int64_t *values, int *count);
 /* Axes that newer operator sets give as input and older ones as attribute: *count -1 when neither is there. */
-upconv_status uc_task_axes(uc_onnx_program *program, const uc_task *task, int input, int64_t *axes,
-                           int *count);
+upconv_status uc_task_axes(uc_onnx_program *program, const uc_onnx_task *task, int input,
+                           int64_t *axes, int *count);
 
-upconv_status uc_task_is_float(uc_onnx_program *program, const uc_task *task, int index);
+upconv_status uc_task_is_float(uc_onnx_program *program, const uc_onnx_task *task, int index);
 bool uc_dtype_is_float(uc_onnx_dtype dtype);
 bool uc_dtype_is_int(uc_onnx_dtype dtype); /* bool counts as one */
 
 /* Type and shape of a dense result; checks sizes. */
-upconv_status uc_set_result(uc_onnx_program *program, const uc_task *task, int output,
+upconv_status uc_set_result(uc_onnx_program *program, const uc_onnx_task *task, int output,
                             uc_onnx_dtype dtype, int rank, const int64_t *shape);
 /* A result that is input 0 seen with other strides, from `offset` elements on. */
-upconv_status uc_set_view(uc_onnx_program *program, uc_task *task, int output, int rank,
+upconv_status uc_set_view(uc_onnx_program *program, uc_onnx_task *task, int output, int rank,
                           const int64_t *shape, const int64_t *stride, int64_t offset);
 /* Dense new data of a result that is known while planning, zeroed, freed with the program; NULL without memory. */
-void *uc_set_constant(uc_onnx_program *program, const uc_task *task, int output);
+void *uc_set_constant(uc_onnx_program *program, const uc_onnx_task *task, int output);
 
 /* NumPy's rule for two shapes; an error names both. */
 upconv_status uc_broadcast(int *rank, int64_t *shape, const uc_value *value);
@@ -231,7 +234,7 @@ upconv_status uc_onnx_check_operators(const uc_onnx_model *model);
 uc_view uc_constant_view(const uc_value *value);
 
 /* True for tasks that run: live and not folded. */
-bool uc_task_runs(const uc_task *task);
+bool uc_task_runs(const uc_onnx_task *task);
 /* Finds what is live from the tasks' inputs, and fills the lists of readers. */
 upconv_status uc_onnx_program_readers(uc_onnx_program *program);
 /* Replaces what exporters write for gelu, silu, ... by one task. Readers must be found again afterwards. */

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../plan.h"
 #include "../status.h"
+#include "parallel.h"
 #include "session.h"
 
 typedef struct frame {
@@ -11,6 +13,7 @@ typedef struct frame {
   const uc_onnx_tensor *const *input; /* in the model's order */
   void **output;                      /* buffers, likewise */
   char *arena;
+  struct uc_threads *threads;
   uc_view *in; /* room for the inputs of any task */
 } frame;
 
@@ -52,19 +55,19 @@ static uc_view view_for_parameters(const void *context, int value) {
 
 /* ---- steps ---- */
 
-static void run_task(const frame *f, const uc_task *t) {
+static void run_task(const frame *f, const uc_onnx_task *t) {
   uc_view out = view_of(f, t->output[0]);
   for (int k = 0; k < t->input_count; k++) f->in[k] = view_of(f, t->input[k]);
   if (t->op->family == UC_FAMILY_VIEW)
     uc_view_copy(&f->in[0], &out);
   else
-    t->op->run(t, f->in, &out);
+    uc_run_parallel(f->threads, t, f->in, &out);
 }
 
 static upconv_status execute(const frame *f, const uc_step *step, const uc_segment *s,
                              upconv_tensor *tensors, const void *packed) {
   int nd = s->desc.spatial_dims;
-  const uc_source straight = {.dim = {0, 1, 2, 3, 4}};
+  const uc_onnx_source straight = {.dim = {0, 1, 2, 3, 4}};
   uc_view x = view_of(f, s->x), y = view_of(f, s->y.value);
   for (int i = 0; i < s->tensor_count; i++) {
     uc_view tensor = view_of(f, s->tensor[i].value);
@@ -219,6 +222,7 @@ static upconv_status run_cut(uc_onnx_session *session, const uc_cut *cut,
   upconv_status status = buffer && fresh && f.in ? UPCONV_OK : UPCONV_OUT_OF_MEMORY;
   if (!status) status = reserve_arena(session, cut->arena);
   f.arena = session->arena;
+  f.threads = session->plans.context->threads;
   if (!status) status = find_buffers(cut, outputs, count, buffer, fresh);
   if (!status) status = run_steps(&f);
   if (!status) status = give_buffers(cut, outputs, count, fresh);

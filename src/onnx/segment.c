@@ -58,7 +58,7 @@ static int next_waiting(growth *g) {
 
 /* The task has joined: counts what it reads inside, and whether the set is closed now. */
 static void joined(growth *g, int task) {
-  const uc_task *t = &g->program->task[task];
+  const uc_onnx_task *t = &g->program->task[task];
   int open = 0;
   g->task[g->count] = task;
   g->inner_uses[g->count] = 0;
@@ -95,15 +95,15 @@ static int *copy_tasks(const growth *g, int count) {
   return task;
 }
 
-static uc_source *copy_sources(const uc_source *from, int count) {
-  uc_source *to = uc_onnx_new(count, sizeof *to);
+static uc_onnx_source *copy_sources(const uc_onnx_source *from, int count) {
+  uc_onnx_source *to = uc_onnx_new(count, sizeof *to);
   if (to && count) memcpy(to, from, (size_t)count * sizeof *to);
   return to;
 }
 
 /* y's dimensions for each axis, and the type that the last operator rounds to. */
 static upconv_status finish_y(uc_segment *s, const uc_inner *inner) {
-  s->y = (uc_source){.value = inner->value, .dim = {-1, -1, -1, -1, -1}};
+  s->y = (uc_onnx_source){.value = inner->value, .dim = {-1, -1, -1, -1, -1}};
   for (int i = 0; i < inner->rank; i++)
     if (inner->axis[i] >= 0) s->y.dim[inner->axis[i]] = i;
   (void)uc_onnx_engine_dtype(inner->dtype, &s->desc.y_dtype);
@@ -114,7 +114,7 @@ static upconv_status finish_y(uc_segment *s, const uc_inner *inner) {
 /* The first `count` joined tasks as a segment. */
 static upconv_status build(growth *g, int count, const uc_plans *plans, uc_segment *s) {
   uc_onnx_program *p = g->program;
-  const uc_task *head = &p->task[g->task[0]];
+  const uc_onnx_task *head = &p->task[g->task[0]];
   *s = (uc_segment){.first = g->task[0], .last = g->task[count - 1], .task_count = count};
   upconv_status status = uc_tail_start(&g->tail, p, head);
   for (int i = 1; i < count && !status; i++)
@@ -202,7 +202,7 @@ static upconv_status replan_views(uc_cut *cut) {
     uc_dense_strides(y->rank, y->shape, y->stride);
   }
   for (int i = 0; i < p->task_count && !status && cut->segment_count; i++) {
-    uc_task *t = &p->task[i];
+    uc_onnx_task *t = &p->task[i];
     if (!uc_task_runs(t) || cut->owner[i] >= 0) continue;
     if (t->op->family != UC_FAMILY_VIEW && !t->view) continue;
     t->view = false;

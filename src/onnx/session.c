@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../plan.h"
 #include "../status.h"
 
 upconv_status uc_onnx_session_create(const uc_onnx_model *model, upconv_context *context,
@@ -61,6 +62,7 @@ upconv_status uc_session_program(const uc_onnx_session *session,
   p->model = session->model;
   p->memory_limit = session->memory_limit;
   upconv_status status = uc_onnx_program_plan(p, inputs);
+  for (int i = 0; i < p->task_count && !status; i++) p->task[i].isa = session->plans.context->isa;
   if (status) {
     uc_onnx_program_free(p);
     free(p);

@@ -24,7 +24,7 @@ static const uc_value *graph_value(const uc_tail *tail, int value) {
 }
 
 /* The inner value that input k of the task is; NULL when it comes from outside, or nothing may read it any more. */
-const uc_inner *uc_tail_input(const uc_tail *tail, const uc_task *t, int k) {
+const uc_inner *uc_tail_input(const uc_tail *tail, const uc_onnx_task *t, int k) {
   const uc_inner *in =
       k < t->input_count && t->input[k] >= 0 ? uc_tail_find(tail, t->input[k]) : NULL;
   return in && !in->rounded ? in : NULL;
@@ -57,7 +57,7 @@ static void make_name(const uc_tail *tail, int value, char *name, size_t size) {
   if (taken) snprintf(name + n, size - n, "_v%d", value);
 }
 
-bool uc_tail_param(uc_tail *tail, const uc_source *source, upconv_operand *operand) {
+bool uc_tail_param(uc_tail *tail, const uc_onnx_source *source, upconv_operand *operand) {
   char name[64];
   for (int i = 0; i < tail->param_count; i++)
     if (tail->param[i].value == source->value &&
@@ -73,8 +73,8 @@ bool uc_tail_param(uc_tail *tail, const uc_source *source, upconv_operand *opera
   return true;
 }
 
-static bool add_tensor(uc_tail *tail, const uc_source *source, uint32_t axes, upconv_dtype dtype,
-                       upconv_operand *operand) {
+static bool add_tensor(uc_tail *tail, const uc_onnx_source *source, uint32_t axes,
+                       upconv_dtype dtype, upconv_operand *operand) {
   char name[64];
   make_name(tail, source->value, name, sizeof name);
   if (tail->tensor_count == 2 * UC_MAX_TAIL ||
@@ -86,8 +86,8 @@ static bool add_tensor(uc_tail *tail, const uc_source *source, uint32_t axes, up
 
 /* Which axes the outside value spans when it is broadcast to an inner one; false when it would make that larger. Axes of
    extent 1 on both sides count where another axis than the channels is spanned, so that a plan serves other sizes. */
-static bool span_axes(const uc_tail *tail, const uc_inner *a, const uc_value *w, uc_source *source,
-                      uint32_t *axes) {
+static bool span_axes(const uc_tail *tail, const uc_inner *a, const uc_value *w,
+                      uc_onnx_source *source, uint32_t *axes) {
   const uc_value *seen = graph_value(tail, a->value);
   uint32_t ones = 0;
   *axes = 0;
@@ -110,7 +110,7 @@ static bool span_axes(const uc_tail *tail, const uc_inner *a, const uc_value *w,
 /* A constant, a parameter (one number, or one per channel) or a tensor. */
 bool uc_tail_outside(uc_tail *tail, const uc_inner *a, int value, upconv_operand *operand) {
   const uc_value *w = graph_value(tail, value);
-  uc_source source = {.value = value};
+  uc_onnx_source source = {.value = value};
   uint32_t axes;
   upconv_dtype dtype;
   if (uc_tail_find(tail, value) || !uc_onnx_engine_dtype(w->dtype, &dtype) ||
@@ -137,7 +137,8 @@ upconv_op uc_tail_op(upconv_op_kind kind, upconv_operand first) {
 }
 
 /* Appends the operator; its value is the task's result, with dimensions as given. */
-bool uc_tail_finish(uc_tail *tail, const uc_task *t, const upconv_op *op, const uc_inner *like) {
+bool uc_tail_finish(uc_tail *tail, const uc_onnx_task *t, const upconv_op *op,
+                    const uc_inner *like) {
   uc_inner made = *like;
   made.value = t->output[0];
   if (upconv_epilogue_append(tail->epilogue, op, &made.operand)) return false;
@@ -175,7 +176,7 @@ static void align_outside(const uc_inner *a, const uc_value *w, uc_inner *result
   for (int i = 0; i < result->rank; i++) result->axis[i] = i < more ? -1 : a->axis[i - more];
 }
 
-static bool operands_of_two(uc_tail *tail, const uc_task *t, upconv_operand operand[2],
+static bool operands_of_two(uc_tail *tail, const uc_onnx_task *t, upconv_operand operand[2],
                             uc_inner *result) {
   const uc_inner *a = uc_tail_input(tail, t, 0), *b = uc_tail_input(tail, t, 1);
   if (t->input_count != 2 || (!a && !b)) return false;
@@ -187,7 +188,7 @@ static bool operands_of_two(uc_tail *tail, const uc_task *t, upconv_operand oper
   return true;
 }
 
-static bool add_binary(uc_tail *tail, const uc_task *t, upconv_op_kind kind) {
+static bool add_binary(uc_tail *tail, const uc_onnx_task *t, upconv_op_kind kind) {
   upconv_operand operand[2];
   uc_inner result;
   if (!operands_of_two(tail, t, operand, &result)) return false;
@@ -197,7 +198,7 @@ static bool add_binary(uc_tail *tail, const uc_task *t, upconv_op_kind kind) {
 }
 
 /* The constant number that input k is. */
-static bool constant_input(const uc_tail *tail, const uc_task *t, int k, double *number) {
+static bool constant_input(const uc_tail *tail, const uc_onnx_task *t, int k, double *number) {
   if (k >= t->input_count || t->input[k] < 0) return false;
   const uc_value *v = graph_value(tail, t->input[k]);
   if (!v->data || uc_shape_count(v->rank, v->shape) != 1) return false;
@@ -205,7 +206,7 @@ static bool constant_input(const uc_tail *tail, const uc_task *t, int k, double 
   return !isnan(*number);
 }
 
-static bool add_clamp(uc_tail *tail, const uc_task *t, const uc_inner *in, double low,
+static bool add_clamp(uc_tail *tail, const uc_onnx_task *t, const uc_inner *in, double low,
                       double high) {
   if (!in || isnan(low) || isnan(high)) return false;
   upconv_op op = uc_tail_op(UPCONV_OP_CLAMP, in->operand);
@@ -214,7 +215,7 @@ static bool add_clamp(uc_tail *tail, const uc_task *t, const uc_inner *in, doubl
   return uc_tail_finish(tail, t, &op, in);
 }
 
-static bool add_clip(uc_tail *tail, const uc_task *t) {
+static bool add_clip(uc_tail *tail, const uc_onnx_task *t) {
   double bound[2] = {t->attr[0], t->attr[1]};
   for (int k = 0; k < 2; k++)
     if (t->input_count > 1 + k && t->input[1 + k] >= 0 &&
@@ -224,7 +225,7 @@ static bool add_clip(uc_tail *tail, const uc_task *t) {
 }
 
 /* Max and Min with a number. */
-static bool add_extreme(uc_tail *tail, const uc_task *t) {
+static bool add_extreme(uc_tail *tail, const uc_onnx_task *t) {
   double number;
   bool max = t->fn == UC_FN_MAX;
   for (int k = 0; k < 2 && t->input_count == 2; k++) {
@@ -236,7 +237,7 @@ static bool add_extreme(uc_tail *tail, const uc_task *t) {
   return false;
 }
 
-static bool add_power(uc_tail *tail, const uc_task *t) {
+static bool add_power(uc_tail *tail, const uc_onnx_task *t) {
   const uc_inner *in = uc_tail_input(tail, t, 0);
   double exponent;
   if (!in || !constant_input(tail, t, 1, &exponent)) return false;
@@ -247,7 +248,7 @@ static bool add_power(uc_tail *tail, const uc_task *t) {
   return uc_tail_finish(tail, t, &op, in);
 }
 
-static bool add_reciprocal(uc_tail *tail, const uc_task *t) {
+static bool add_reciprocal(uc_tail *tail, const uc_onnx_task *t) {
   const uc_inner *in = uc_tail_input(tail, t, 0);
   if (!in) return false;
   const upconv_operand one = {.kind = UPCONV_OPERAND_CONSTANT, .constant = 1};
@@ -257,7 +258,7 @@ static bool add_reciprocal(uc_tail *tail, const uc_task *t) {
 }
 
 /* Values inside are float32 anyway: widening is nothing, and narrowing is what storing the result does. */
-static bool add_cast(uc_tail *tail, const uc_task *t) {
+static bool add_cast(uc_tail *tail, const uc_onnx_task *t) {
   const uc_inner *in = uc_tail_input(tail, t, 0);
   upconv_dtype unused;
   uc_onnx_dtype to = graph_value(tail, t->output[0])->dtype;
@@ -269,7 +270,7 @@ static bool add_cast(uc_tail *tail, const uc_task *t) {
   return uc_tail_put(tail, &made);
 }
 
-static bool add_unary(uc_tail *tail, const uc_task *t, upconv_op_kind kind) {
+static bool add_unary(uc_tail *tail, const uc_onnx_task *t, upconv_op_kind kind) {
   const uc_inner *in = uc_tail_input(tail, t, 0);
   if (!in) return false;
   upconv_op op = uc_tail_op(kind, in->operand);
@@ -316,7 +317,7 @@ bool uc_tail_kind(uc_fn fn, upconv_op_kind *kind) {
   return false;
 }
 
-bool uc_tail_elementwise(uc_tail *tail, const uc_task *t) {
+bool uc_tail_elementwise(uc_tail *tail, const uc_onnx_task *t) {
   switch (t->fn) {
   case UC_FN_CAST:
     return add_cast(tail, t);

@@ -9,7 +9,7 @@
 /* ---- the start ---- */
 
 /* A convolution of stride s is one of stride 1 of which every s-th position is kept. */
-static upconv_status add_stride(uc_tail *tail, const uc_task *conv, upconv_operand *operand) {
+static upconv_status add_stride(uc_tail *tail, const uc_onnx_task *conv, upconv_operand *operand) {
   upconv_op op = uc_tail_op(UPCONV_OP_MAX_POOL, *operand);
   bool strided = false;
   for (int i = 0; i < tail->nd; i++) {
@@ -19,7 +19,7 @@ static upconv_status add_stride(uc_tail *tail, const uc_task *conv, upconv_opera
   return strided ? upconv_epilogue_append(tail->epilogue, &op, operand) : UPCONV_OK;
 }
 
-upconv_status uc_tail_start(uc_tail *tail, uc_onnx_program *program, const uc_task *conv) {
+upconv_status uc_tail_start(uc_tail *tail, uc_onnx_program *program, const uc_onnx_task *conv) {
   const uc_value *y = uc_task_out(program, conv, 0);
   *tail = (uc_tail){.program = program, .nd = conv->desc.spatial_dims};
   upconv_status status = upconv_epilogue_create(tail->nd, &tail->epilogue);
@@ -47,7 +47,7 @@ static bool is_straight(const uc_tail *tail, const uc_inner *in) {
   return true;
 }
 
-static bool add_pool(uc_tail *tail, const uc_task *t) {
+static bool add_pool(uc_tail *tail, const uc_onnx_task *t) {
   const uc_inner *in = uc_tail_input(tail, t, 0);
   if (!is_straight(tail, in)) return false;
   bool average = t->op->variant == UC_POOL_AVERAGE;
@@ -81,7 +81,7 @@ static bool reduce_kind(int variant, upconv_op_kind *kind) {
 }
 
 /* The axes that a task's dimensions are; false when one of more than one element is none, or is the batch. */
-static bool reduced_axes(const uc_tail *tail, const uc_task *t, const uc_inner *in,
+static bool reduced_axes(const uc_tail *tail, const uc_onnx_task *t, const uc_inner *in,
                          uint32_t *axes) {
   const uc_value *seen = &tail->program->value[in->value];
   *axes = 0;
@@ -94,7 +94,7 @@ static bool reduced_axes(const uc_tail *tail, const uc_task *t, const uc_inner *
 }
 
 /* Dimensions after the reduction: reduced ones are dropped, or keep an extent of 1. */
-static void drop_reduced(const uc_task *t, const uc_inner *in, uc_inner *result) {
+static void drop_reduced(const uc_onnx_task *t, const uc_inner *in, uc_inner *result) {
   *result = *in;
   result->rank = 0;
   for (int i = 0; i < in->rank; i++)
@@ -102,7 +102,7 @@ static void drop_reduced(const uc_task *t, const uc_inner *in, uc_inner *result)
 }
 
 /* Channels first, then space: the library's reductions are over one or the other. */
-static bool add_reduce(uc_tail *tail, const uc_task *t) {
+static bool add_reduce(uc_tail *tail, const uc_onnx_task *t) {
   const uc_inner *in = uc_tail_input(tail, t, 0);
   upconv_op_kind kind;
   uint32_t axes;
@@ -125,7 +125,7 @@ static bool add_reduce(uc_tail *tail, const uc_task *t) {
   return uc_tail_put(tail, &result);
 }
 
-static bool add_softmax(uc_tail *tail, const uc_task *t) {
+static bool add_softmax(uc_tail *tail, const uc_onnx_task *t) {
   const uc_inner *in = uc_tail_input(tail, t, 0);
   if (!in) return false;
   const uc_value *seen = &tail->program->value[in->value];
@@ -144,7 +144,7 @@ static bool add_softmax(uc_tail *tail, const uc_task *t) {
 
 /* ---- norms ---- */
 
-static bool add_batch_norm(uc_tail *tail, const uc_task *t) {
+static bool add_batch_norm(uc_tail *tail, const uc_onnx_task *t) {
   const uc_inner *in = uc_tail_input(tail, t, 0);
   if (!in || in->rank < 2 || in->axis[1] != 1 || t->op->variant != 0) return false;
   upconv_op op = uc_tail_op(UPCONV_OP_BATCH_NORM, in->operand);
@@ -154,7 +154,7 @@ static bool add_batch_norm(uc_tail *tail, const uc_task *t) {
     int k = order[i];
     /* A vector of channels is read as [C, 1, ...], aligned with the value's dimensions. */
     const uc_value *w = uc_task_in(tail->program, t, k);
-    uc_source source = {.value = t->input[k], .dim = {-1, 0, -1, -1, -1}, .per_channel = true};
+    uc_onnx_source source = {.value = t->input[k], .dim = {-1, 0, -1, -1, -1}, .per_channel = true};
     upconv_dtype dtype;
     if (uc_tail_find(tail, t->input[k]) || !uc_onnx_engine_dtype(w->dtype, &dtype) ||
         !uc_tail_param(tail, &source, &op.operand[k]))
@@ -181,7 +181,7 @@ static bool match_dimensions(const uc_value *from, const uc_value *to, const uc_
   return true;
 }
 
-static bool add_view(uc_tail *tail, const uc_task *t) {
+static bool add_view(uc_tail *tail, const uc_onnx_task *t) {
   const uc_inner *in = uc_tail_input(tail, t, 0);
   if (!in) return false;
   const uc_value *from = &tail->program->value[in->value];
@@ -199,7 +199,7 @@ static bool add_view(uc_tail *tail, const uc_task *t) {
   return reshapes && match_dimensions(from, to, in, &result) && uc_tail_put(tail, &result);
 }
 
-bool uc_tail_add(uc_tail *tail, const uc_task *t) {
+bool uc_tail_add(uc_tail *tail, const uc_onnx_task *t) {
   if (t->output_count < 1 || t->output[0] < 0) return false;
   if (t->view) return add_view(tail, t);
   switch (t->op->family) {

@@ -9,12 +9,12 @@
 #include "program.h"
 #include "rows.h"
 
-uc_value *uc_task_in(uc_onnx_program *program, const uc_task *task, int index) {
+uc_value *uc_task_in(uc_onnx_program *program, const uc_onnx_task *task, int index) {
   if (index >= task->input_count || task->input[index] < 0) return NULL;
   return &program->value[task->input[index]];
 }
 
-uc_value *uc_task_out(uc_onnx_program *program, const uc_task *task, int index) {
+uc_value *uc_task_out(uc_onnx_program *program, const uc_onnx_task *task, int index) {
   if (index >= task->output_count || task->output[index] < 0) return NULL;
   return &program->value[task->output[index]];
 }
@@ -25,27 +25,29 @@ static upconv_status wrong_kind(const char *name, const char *wanted) {
   return uc_fail(UPCONV_INVALID_ARGUMENT, "attribute '%s' is not %s", name, wanted);
 }
 
-upconv_status uc_task_int(const uc_task *task, const char *name, int64_t fallback, int64_t *value) {
+upconv_status uc_task_int(const uc_onnx_task *task, const char *name, int64_t fallback,
+                          int64_t *value) {
   const uc_onnx_attr *attr = uc_onnx_attr_find(task->node, name);
   *value = attr ? attr->i : fallback;
   return !attr || attr->kind == UC_ATTR_INT ? UPCONV_OK : wrong_kind(name, "an integer");
 }
 
-upconv_status uc_task_float(const uc_task *task, const char *name, double fallback, double *value) {
+upconv_status uc_task_float(const uc_onnx_task *task, const char *name, double fallback,
+                            double *value) {
   const uc_onnx_attr *attr = uc_onnx_attr_find(task->node, name);
   *value = attr ? attr->f : fallback;
   return !attr || attr->kind == UC_ATTR_FLOAT ? UPCONV_OK : wrong_kind(name, "a number");
 }
 
-upconv_status uc_task_string(const uc_task *task, const char *name, const char *fallback,
+upconv_status uc_task_string(const uc_onnx_task *task, const char *name, const char *fallback,
                              const char **value) {
   const uc_onnx_attr *attr = uc_onnx_attr_find(task->node, name);
   *value = attr && attr->s ? attr->s : fallback;
   return !attr || attr->kind == UC_ATTR_STRING ? UPCONV_OK : wrong_kind(name, "a string");
 }
 
-upconv_status uc_task_ints(const uc_task *task, const char *name, int capacity, int64_t *values,
-                           int *count) {
+upconv_status uc_task_ints(const uc_onnx_task *task, const char *name, int capacity,
+                           int64_t *values, int *count) {
   const uc_onnx_attr *attr = uc_onnx_attr_find(task->node, name);
   *count = 0;
   if (!attr) return UPCONV_OK;
@@ -77,7 +79,7 @@ uc_view uc_constant_view(const uc_value *value) {
   return view;
 }
 
-upconv_status uc_task_constant_ints(uc_onnx_program *program, const uc_task *task, int index,
+upconv_status uc_task_constant_ints(uc_onnx_program *program, const uc_onnx_task *task, int index,
                                     const char *name, int capacity, int64_t *values, int *count) {
   const uc_value *in = uc_task_in(program, task, index);
   *count = 0;
@@ -99,8 +101,8 @@ upconv_status uc_task_constant_ints(uc_onnx_program *program, const uc_task *tas
   return UPCONV_OK;
 }
 
-upconv_status uc_task_axes(uc_onnx_program *program, const uc_task *task, int input, int64_t *axes,
-                           int *count) {
+upconv_status uc_task_axes(uc_onnx_program *program, const uc_onnx_task *task, int input,
+                           int64_t *axes, int *count) {
   if (uc_onnx_attr_find(task->node, "axes"))
     return uc_task_ints(task, "axes", UC_ONNX_MAX_RANK, axes, count);
   if (input >= 0 && uc_task_in(program, task, input))
@@ -118,7 +120,7 @@ bool uc_dtype_is_int(uc_onnx_dtype dtype) {
   return uc_onnx_dtype_size(dtype) > 0 && !uc_dtype_is_float(dtype);
 }
 
-upconv_status uc_task_is_float(uc_onnx_program *program, const uc_task *task, int index) {
+upconv_status uc_task_is_float(uc_onnx_program *program, const uc_onnx_task *task, int index) {
   const uc_value *in = uc_task_in(program, task, index);
   if (!in || uc_dtype_is_float(in->dtype)) return UPCONV_OK;
   return uc_fail(UPCONV_UNSUPPORTED,
@@ -151,7 +153,7 @@ static upconv_status check_size(const uc_onnx_program *program, uc_onnx_dtype dt
   return UPCONV_OK;
 }
 
-upconv_status uc_set_result(uc_onnx_program *program, const uc_task *task, int output,
+upconv_status uc_set_result(uc_onnx_program *program, const uc_onnx_task *task, int output,
                             uc_onnx_dtype dtype, int rank, const int64_t *shape) {
   uc_value *out = uc_task_out(program, task, output);
   upconv_status status = check_size(program, dtype, rank, shape);
@@ -165,7 +167,7 @@ upconv_status uc_set_result(uc_onnx_program *program, const uc_task *task, int o
   return UPCONV_OK;
 }
 
-upconv_status uc_set_view(uc_onnx_program *program, uc_task *task, int output, int rank,
+upconv_status uc_set_view(uc_onnx_program *program, uc_onnx_task *task, int output, int rank,
                           const int64_t *shape, const int64_t *stride, int64_t offset) {
   const uc_value *in = uc_task_in(program, task, 0);
   upconv_status status = uc_set_result(program, task, output, in->dtype, rank, shape);
@@ -178,7 +180,7 @@ upconv_status uc_set_view(uc_onnx_program *program, uc_task *task, int output, i
   return UPCONV_OK;
 }
 
-void *uc_set_constant(uc_onnx_program *program, const uc_task *task, int output) {
+void *uc_set_constant(uc_onnx_program *program, const uc_onnx_task *task, int output) {
   uc_value *out = uc_task_out(program, task, output);
   int64_t count = uc_shape_count(out->rank, out->shape);
   out->owned = uc_onnx_new(count, uc_onnx_dtype_size(out->dtype));
