@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Founding models on a GPU: upconv beside PyTorch eager in the same math mode, one run, cold second-level cache.
+"""Founding models on a GPU: upconv beside PyTorch eager in the same math mode, one run.
 
     python3 bench/bench_gpu.py --gpu-run build-gpu/tests/gpu_run --json docs/bench/gpu.json
 
-Both sides are timed with events, medians of many runs; before each run the cache is evicted by reading a large buffer.
-PyTorch gets its faster layout. The floor is the larger of bytes over the copy rate and operations over the matrix rate,
-both measured here.
+Both sides are timed with events, medians of many runs; before each run the second-level cache is
+evicted by reading a large buffer. PyTorch gets its faster layout.
 """
 
 from __future__ import annotations
@@ -70,7 +69,8 @@ MODELS = {
     "A": (
         ScalePool,
         (128, 3, 16, 32, 32),
-        "n128 ci3 co16 in16x32x32 k3 s2 p1 bias{} | mul @scale1[] | avg_pool 2 | add @b | mul @scale2[]",
+        "n128 ci3 co16 in16x32x32 k3 s2 p1 bias{}"
+        " | mul @scale1[] | avg_pool 2 | add @b | mul @scale2[]",
     ),
     "B": (
         Grouped,
@@ -80,7 +80,8 @@ MODELS = {
     "C": (
         DoubleLeakyMax,
         (16, 16, 16, 32, 32),
-        "n16 ci16 co32 in16x32x32 k3 s2 p1 op1 bias{} | leaky_relu 0.2 | mul @m | leaky_relu 0.2 | max_pool 2",
+        "n16 ci16 co32 in16x32x32 k3 s2 p1 op1 bias{}"
+        " | leaky_relu 0.2 | mul @m | leaky_relu 0.2 | max_pool 2",
     ),
 }
 MODES = {"ieee": "", "tf32": " math=tf32", "f16": " dtype=f16", "bf16": " dtype=bf16"}
@@ -191,7 +192,8 @@ def main() -> None:
             )
             print(
                 f"{name} {mode:5} eager {theirs:8.4f} ms   upconv {best['ms']:8.4f} ms "
-                f"({best['candidate']}, {best['verdict']} {best['worst']})   {theirs / best['ms']:6.1f}x",
+                f"({best['candidate']}, {best['verdict']} {best['worst']})   "
+                f"{theirs / best['ms']:6.1f}x",
                 flush=True,
             )
     if arguments.json:

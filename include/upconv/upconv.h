@@ -116,9 +116,14 @@ UPCONV_API upconv_tensor upconv_tensor_dense(void *data, upconv_dtype dtype, int
 
 typedef struct upconv_context upconv_context;
 
+/*
+ * device: "cpu" (also when NULL); "cuda" or "cuda:N", a GPU; "cuda:sm_90a", an architecture to plan and compile for
+ * without a device. With a GPU every pointer of pack and execute is in its memory, and stream is a CUstream (NULL: the
+ * default one).
+ */
 typedef struct upconv_context_options {
-  const char *device; /* "cpu" (also when NULL) */
-  int threads;        /* CPU threads; 0: as many as the affinity mask allows */
+  const char *device;
+  int threads; /* CPU threads; 0: as many as the affinity mask allows */
 } upconv_context_options;
 
 /* options may be NULL. A context may be used from several threads; it must outlive its plans. */
@@ -375,7 +380,7 @@ UPCONV_API upconv_status upconv_output_shape(const upconv_problem *problem,
 
 typedef struct upconv_plan upconv_plan;
 
-/* Weights, bias and epilogue parameters, in host memory for a CPU context. Any strides; f32, f16 or bf16 each. */
+/* Weights, bias and epilogue parameters, in the memory of the context's device. Any strides; f32, f16 or bf16 each. */
 typedef struct upconv_parameters {
   upconv_tensor weight; /* [in_channels, out_channels / groups, kernel...] */
   upconv_tensor bias;   /* [out_channels]; data NULL when the problem has none */

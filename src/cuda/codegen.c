@@ -115,7 +115,7 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   }
 }
 
-/* Laid out as uc_cuda_arguments in launch.c writes it. */
+/* Laid out as launch_pass in launch.c writes it. */
 static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   uc_text_add(text,
               "\nstruct Args {\n"

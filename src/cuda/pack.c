@@ -95,8 +95,8 @@ static void emit_folds(uc_text *text, const uc_lowered *l) {
       double elements = 1;
       for (int a = 0; a < UC_AXES; a++) elements *= (double)f->window.kernel[a];
       double divisor = f->window.divisor ? (double)f->window.divisor : elements;
-      uc_text_add(text, "    scale /= %.17g;\n    bias *= %.17g / %.17g;\n", divisor, elements,
-                  divisor);
+      uc_text_add(text, "    scale /= %.17g;\n    bias *= (double)%.17g;\n", divisor,
+                  elements / divisor);
       continue;
     }
     uc_text_add(text, "    by = ");

@@ -11,7 +11,14 @@
 
 #include "check_gpu.h"
 
-enum { NOTHING_WRITTEN = 0xFFFF, MOST_MS = 10, TIMED_RUNS = 7, BOXES = 8, CHANNELS = 16 };
+enum {
+  NOTHING_WRITTEN = 0xFFFF,
+  MOST_MS = 10,
+  ANY_MS = 0,
+  TIMED_RUNS = 7,
+  BOXES = 8,
+  CHANNELS = 16
+};
 
 typedef struct large {
   gpu_task few; /* the same channels: parameters and, for boxes, the oracle */
@@ -244,7 +251,8 @@ static bool run_plan(large *l, const upconv_plan *plan, float *median) {
   return right;
 }
 
-static bool run_candidate(large *l, const char *candidate, bool chosen) {
+/* most_ms bounds the planner's choice. */
+static bool run_candidate(large *l, const char *candidate, bool chosen, int most_ms) {
   upconv_plan_options options = {.candidate = candidate};
   upconv_plan *plan = NULL;
   float median = NAN;
@@ -255,13 +263,13 @@ static bool run_candidate(large *l, const char *candidate, bool chosen) {
   if (right)
     printf("     %s: %.3f ms%s\n", candidate, (double)median,
            chosen ? ", the planner's choice" : "");
-  if (right && chosen)
-    right = CHECK_MSG(median < MOST_MS, "%g ms, at most %d wanted", (double)median, MOST_MS);
+  if (right && chosen && most_ms != ANY_MS)
+    right = CHECK_MSG(median < (float)most_ms, "%g ms, at most %d wanted", (double)median, most_ms);
   upconv_plan_destroy(plan);
   return right;
 }
 
-static void run_large(const char *text, const char *few) {
+static void run_large(const char *text, const char *few, int most_ms) {
   large l;
   upconv_plan *plan = NULL;
   size_t free_bytes = 0, total = 0;
@@ -272,19 +280,21 @@ static void run_large(const char *text, const char *few) {
       CHECK_STATUS(upconv_plan_create(gpu_context, l.problem, NULL, NULL, &plan), UPCONV_OK);
   for (int i = 0; right && upconv_plan_candidate_name(plan, i); i++) {
     const char *name = upconv_plan_candidate_name(plan, i);
-    right = run_candidate(&l, name, strcmp(name, upconv_plan_candidate(plan)) == 0);
+    right = run_candidate(&l, name, strcmp(name, upconv_plan_candidate(plan)) == 0, most_ms);
   }
   upconv_plan_destroy(plan);
   large_free(&l);
 }
 
 static void channels_first(void) {
-  run_large("n1 ci8 co16 in256x320x320 k2 s2 dtype=f16", "n1 ci8 co16 in2x2x2 k2 s2 dtype=f16");
+  run_large("n1 ci8 co16 in256x320x320 k2 s2 dtype=f16", "n1 ci8 co16 in2x2x2 k2 s2 dtype=f16",
+            MOST_MS);
 }
 
+/* Results alone: no time is promised for this layout yet. */
 static void channels_last(void) {
   run_large("n1 ci8 co16 in256x320x320 k2 s2 dtype=f16 layout=ndhwc",
-            "n1 ci8 co16 in2x2x2 k2 s2 dtype=f16");
+            "n1 ci8 co16 in2x2x2 k2 s2 dtype=f16", ANY_MS);
 }
 
 static const check_test tests[] = {
