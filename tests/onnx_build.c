@@ -50,7 +50,8 @@ static void put_message(onnx_bytes *b, int field, onnx_bytes *message) {
   *message = (onnx_bytes){0};
 }
 
-/* The next part of a list; false at its end. An empty list has no parts; "a,,b" has an empty one. */
+/* The next part of a list; false at its end. An empty list has no parts; "a,,b" has an empty
+   one. */
 static bool next_part(const char **list, char *part, size_t size) {
   if (!*list || !**list) return false;
   size_t n = strcspn(*list, ",");

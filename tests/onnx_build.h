@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Builds ONNX models in memory, straight in protobuf's wire format: also models that no library would write.
+ * Builds ONNX models in memory, straight in protobuf's wire format: also models that no library
+ * would write.
  *
  *     onnx_build b = onnx_begin(13);
  *     onnx_input(&b, "x", ONNX_FLOAT, "N,3,8,8");
@@ -40,7 +41,8 @@ void onnx_free(onnx_build *b);
 void onnx_input(onnx_build *b, const char *name, int dtype, const char *dims);
 void onnx_output(onnx_build *b, const char *name);
 
-/* A node; attributes that follow belong to it. It is named after its operator and number: "Relu_3". */
+/* A node; attributes that follow belong to it. It is named after its operator and number:
+   "Relu_3". */
 void onnx_node(onnx_build *b, const char *op, const char *inputs, const char *outputs);
 void onnx_int(onnx_build *b, const char *name, int64_t value);
 void onnx_float(onnx_build *b, const char *name, double value);
@@ -54,7 +56,8 @@ void onnx_random(onnx_build *b, const char *name, const char *dims, uint64_t see
 void onnx_int64s(onnx_build *b, const char *name, const char *values);              /* rank 1 */
 void onnx_half_random(onnx_build *b, const char *name, int dtype, const char *dims, uint64_t seed);
 
-/* Raw parts, for what is wrong on purpose: a TensorProto written field by field, then added as an initialiser. */
+/* Raw parts, for what is wrong on purpose: a TensorProto written field by field, then added as
+   an initialiser. */
 void onnx_tensor_begin(onnx_build *b, const char *name, int dtype);
 void onnx_tensor_dims(onnx_build *b, const char *dims); /* negative ones too */
 void onnx_tensor_raw(onnx_build *b, const void *data, size_t size);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // labels: valgrind
-/* Reading models: what good ones say, and that bad ones end in one line that names what is wrong. */
+/* Reading models: what good ones say, and that bad ones end in one line that names what is
+   wrong. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,13 +246,15 @@ static void deep_nesting(void) {
   enum { DEPTH = 200000 };
   onnx_bytes inner = {0};
   uc_onnx_model *model;
-  /* Built from the inside would be quadratic: tags and lengths are written into one buffer from the back. */
+  /* Built from the inside would be quadratic: tags and lengths are written into one buffer from
+     the back. */
   size_t capacity = (size_t)DEPTH * 8 + 16, at = capacity;
   inner.data = malloc(capacity);
   if (!inner.data) abort();
   for (int i = 0; i < DEPTH; i++) {
     onnx_bytes head = {0};
-    /* From the outside: model.graph (7), then graph.node (1), node.attribute (5), attribute.g (6) again and again. */
+    /* From the outside: model.graph (7), then graph.node (1), node.attribute (5), attribute.g
+       (6) again and again. */
     static const int turn[] = {1, 5, 6};
     int outer = DEPTH - 1 - i, field = outer == 0 ? 7 : turn[(outer - 1) % 3];
     onnx_put_varint(&head, (uint64_t)field << 3 | 2);

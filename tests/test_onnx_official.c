@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // timeout: 300
 /*
- * Folders of ONNX's backend tests: the official ones, where they are installed, and the graphs of PyTorch's exporters in
- * tests/data. What the library understands must be right; what it refuses must be something that it is known not to have.
+ * Folders of ONNX's backend tests: the official ones, where they are installed, and the graphs of
+ * PyTorch's exporters in tests/data. What the library understands must be right; what it refuses
+ * must be something that it is known not to have.
  */
 #include <dirent.h>
 #include <math.h>
@@ -22,7 +23,8 @@ typedef struct counts {
 
 static upconv_context *context;
 
-/* Operators without which a graph is refused by name are not listed: "operator X is not supported" says enough. */
+/* Operators without which a graph is refused by name are not listed: "operator X is not
+   supported" says enough. */
 static bool is_known_refusal(const char *message) {
   static const char *const known[] = {
       "operator ",       /* ... is not supported */
@@ -40,7 +42,8 @@ static bool is_known_refusal(const char *message) {
   return false;
 }
 
-/* A relative 1e-3 and an absolute 1e-7, as ONNX's own runner; half precision within two units of its last place. */
+/* A relative 1e-3 and an absolute 1e-7, as ONNX's own runner; half precision within two units of
+   its last place. */
 static bool near_enough(uc_onnx_dtype dtype, double got, double wanted) {
   double relative = dtype == UC_ONNX_FLOAT16 ? 0x1p-9 : dtype == UC_ONNX_BFLOAT16 ? 0x1p-6 : 1e-3;
   if (isnan(got) || isnan(wanted)) return isnan(got) && isnan(wanted);

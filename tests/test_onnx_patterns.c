@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // labels: valgrind
-/* What exporters write for an activation becomes one operator of the epilogue, and what only looks like it does not. */
+/* What exporters write for an activation becomes one operator of the epilogue, and what only
+   looks like it does not. */
 #include <stdio.h>
 #include <string.h>
 
@@ -221,7 +222,8 @@ static void softplus_where(void) {
   ends_as(&b, "softplus 2 15");
 }
 
-/* An inner value that is an output of the graph as well has to be kept: nothing may be swallowed. */
+/* An inner value that is an output of the graph as well has to be kept: nothing may be
+   swallowed. */
 static void pattern_with_a_second_reader(void) {
   onnx_build b = start();
   onnx_case c;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // timeout: 300
 /*
- * Random graphs of what decoders contain, with branches, skips and several outputs, against the oracle: segments that end
- * in the wrong place, memory that is used again too early, and strides that are not respected all show here. Each failure names its seed.
+ * Random graphs of what decoders contain, with branches, skips and several outputs, against the
+ * oracle: segments that end in the wrong place, memory that is used again too early, and strides
+ * that are not respected all show here. Each failure names its seed.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // labels: valgrind
-/* How graphs are cut: what joins a convolution's segment, what ends it, and that results stay right either way. */
+/* How graphs are cut: what joins a convolution's segment, what ends it, and that results stay
+   right either way. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -299,7 +300,8 @@ static void sum_with_a_transpose(void) {
   cuts_into(&b, 1, 1);
 }
 
-/* Means over height and over width, of shapes [2,4,1,7] and [2,4,6,1]: their sum has both axes again. */
+/* Means over height and over width, of shapes [2,4,1,7] and [2,4,6,1]: their sum has both axes
+   again. */
 static void sum_of_means(void) {
   onnx_build b = start(13);
   onnx_node(&b, "ReduceMean", "c", "mh");
@@ -420,7 +422,8 @@ static void concat_in_place(void) {
   onnx_case_close(&c);
 }
 
-/* Concat of a Concat, an input and a value that another reader needs: places inside places, and copies. */
+/* Concat of a Concat, an input and a value that another reader needs: places inside places, and
+   copies. */
 static void concat_of_many(void) {
   onnx_build b = start(13);
   onnx_input(&b, "r", ONNX_FLOAT, "2,2,6,7");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // labels: valgrind
-/* Plain operators and shape arithmetic: what decoders have between their convolutions, against numbers worked out by hand. */
+/* Plain operators and shape arithmetic: what decoders have between their convolutions, against
+   numbers worked out by hand. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,7 +114,8 @@ static void constant_of_shape_and_expand(void) {
   gives(&b, 1, "1,3,2", (const float[]){0, 1, 0, 1, 0, 1});
 }
 
-/* A shape that is an input of the graph: it decides the plan, and another value makes another one. */
+/* A shape that is an input of the graph: it decides the plan, and another value makes another
+   one. */
 static void shape_as_input(void) {
   onnx_build b = start(13, "6");
   onnx_case c;
@@ -320,7 +322,8 @@ static void prelu_of_old(void) {
 
 /* ---- padding rules ---- */
 
-/* SAME: the output has size * stride elements; an odd element of padding goes where the name says. */
+/* SAME: the output has size * stride elements; an odd element of padding goes where the name
+   says. */
 static void same_padding(void) {
   static const struct {
     const char *mode;

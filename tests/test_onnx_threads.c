@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // labels: parallel
-/* Plain operators that are large enough to be cut among threads: the same bits for any number of them, and right ones. */
+/* Plain operators that are large enough to be cut among threads: the same bits for any number of
+   them, and right ones. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

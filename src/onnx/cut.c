@@ -6,8 +6,9 @@
 
 #include "../status.h"
 
-/* Tasks in the graph's order, a segment where its last task stands. That is an order of execution: what a segment reads is
-   made by a task in front of its reader, so the maker's segment ends in front of it too. */
+/* Tasks in the graph's order, a segment where its last task stands. That is an order of
+   execution: what a segment reads is made by a task in front of its reader, so the maker's
+   segment ends in front of it too. */
 static upconv_status make_steps(uc_cut *cut) {
   const uc_onnx_program *p = cut->program;
   const uc_onnx_model *m = p->model;

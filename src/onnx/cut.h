@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program cut into steps, with memory for everything: what a session keeps for each set of input shapes. */
+/* A program cut into steps, with memory for everything: what a session keeps for each set of
+   input shapes. */
 #ifndef UPCONV_ONNX_CUT_H
 #define UPCONV_ONNX_CUT_H
 
@@ -37,8 +38,8 @@ typedef struct uc_cut {
   size_t arena;    /* bytes */
 } uc_cut;
 
-/* Cuts a planned program. The cut owns the program from then on, also when it fails. Without places every value that is
-   not a view stays dense: what the oracle needs. */
+/* Cuts a planned program. The cut owns the program from then on, also when it fails. Without
+   places every value that is not a view stays dense: what the oracle needs. */
 upconv_status uc_cut_make(uc_cut *cut, uc_onnx_program *program, uc_plans *plans, bool places);
 void uc_cut_free(uc_cut *cut);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The oracle of whole graphs: every value as numbers with the intervals in which good arithmetic may land. */
+/* The oracle of whole graphs: every value as numbers with the intervals in which good arithmetic
+   may land. */
 #ifndef UPCONV_ONNX_EXACT_H
 #define UPCONV_ONNX_EXACT_H
 

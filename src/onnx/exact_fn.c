@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elementwise functions of intervals. Those that an epilogue has are the library's oracle's; the rest is here. */
+/* Elementwise functions of intervals. Those that an epilogue has are the library's oracle's; the
+   rest is here. */
 #include <math.h>
 
 #include "exact.h"
@@ -14,7 +15,8 @@ uc_approx uc_approx_to_dtype(uc_approx a, uc_onnx_dtype dtype) {
   double high = uc_onnx_get(room, dtype, 0);
   if (isinf(low) && low == high) return uc_approx_exact(low);
   if (isinf(low) || isinf(high)) return uc_approx_undecided(a.value);
-  /* Integers are what they are; a number that floating point rounds stays itself inside its interval. */
+  /* Integers are what they are; a number that floating point rounds stays itself inside its
+     interval. */
   if (uc_dtype_is_int(dtype)) {
     uc_onnx_set(room, dtype, 0, a.value);
     a.value = uc_onnx_get(room, dtype, 0);
@@ -58,7 +60,8 @@ static uc_approx truth(const uc_onnx_task *t, uc_approx a, uc_approx b) {
   return (uc_approx){y, 0, 1};
 }
 
-/* x^n for whole n > 0 is a product; else the base has to be positive, and x^y rises or falls in each. */
+/* x^n for whole n > 0 is a product; else the base has to be positive, and x^y rises or falls in
+   each. */
 static uc_approx power(uc_approx x, uc_approx y) {
   double value = pow(x.value, y.value), result[4];
   if (is_exact(x) && is_exact(y)) return uc_approx_round(value, value, value, 2, UC_SMALLEST);

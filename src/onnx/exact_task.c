@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plain tasks of the oracle. Operators that only move elements, and those that rise with every element, are run on values
- * and on both ends of the intervals; the others have bounds of their own.
+ * Plain tasks of the oracle. Operators that only move elements, and those that rise with every
+ * element, are run on values and on both ends of the intervals; the others have bounds of their
+ * own.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that a model or its user names: regular files only, sizes checked, external data kept inside the model's folder. */
+/* Files that a model or its user names: regular files only, sizes checked, external data kept
+   inside the model's folder. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

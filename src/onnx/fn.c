@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In float64, so that a result is right to its last bit in float32 in all but a few cases in 2^29. */
+/* In float64, so that a result is right to its last bit in float32 in all but a few cases in
+   2^29. */
 #include "fn.h"
 
 #include <math.h>

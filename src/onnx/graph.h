@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The graph as read: values are numbers, nodes stand in topological order, initialisers hold their data. Nothing of
- * protobuf is left here; load.c makes it, the rest of the folder reads it.
+ * The graph as read: values are numbers, nodes stand in topological order, initialisers hold their
+ * data. Nothing of protobuf is left here; load.c makes it, the rest of the folder reads it.
  */
 #ifndef UPCONV_ONNX_GRAPH_H
 #define UPCONV_ONNX_GRAPH_H
@@ -71,16 +71,18 @@ struct uc_onnx_model {
 
 const uc_onnx_attr *uc_onnx_attr_find(const uc_onnx_node *node, const char *name);
 
-/* Older than operator set 7: an operand whose axes begin at `axis` of the other one's goes through this operator, which is
-   not ONNX's. */
+/* Older than operator set 7: an operand whose axes begin at `axis` of the other one's goes
+   through this operator, which is not ONNX's. */
 #define UC_ONNX_ALIGN "upconv.Align"
 /* Puts these operators in; before uc_onnx_order. */
 upconv_status uc_onnx_legacy(uc_onnx_model *model);
 
-/* Checks names, finds producers and sorts the nodes; refuses duplicates, values that nobody makes and cycles. */
+/* Checks names, finds producers and sorts the nodes; refuses duplicates, values that nobody
+   makes and cycles. */
 upconv_status uc_onnx_order(uc_onnx_model *model);
 
-/* ---------------------------------------------------------------- reading (wire.c, file.c, tensor_proto.c) */
+/* ---------------------------------------------------------------- reading (wire.c, file.c,
+   tensor_proto.c) */
 
 typedef struct uc_onnx_bytes {
   unsigned char *data;
@@ -90,23 +92,26 @@ typedef struct uc_onnx_bytes {
 /* A whole regular file of at most limit bytes. Freed with free(bytes->data). */
 upconv_status uc_onnx_file_read(const char *path, size_t limit, uc_onnx_bytes *bytes);
 
-/* Opens `location` below `directory` and reads `length` bytes at `offset` (length -1: to the end) into new memory. */
+/* Opens `location` below `directory` and reads `length` bytes at `offset` (length -1: to the
+   end) into new memory. */
 upconv_status uc_onnx_external_read(const char *directory, const char *location, int64_t offset,
                                     int64_t length, uc_onnx_bytes *bytes);
 
 struct ProtobufCMessageDescriptor;
-/* Unpacks a message from a stranger: depth and memory are bounded. Freed with uc_onnx_proto_free. */
+/* Unpacks a message from a stranger: depth and memory are bounded. Freed with
+   uc_onnx_proto_free. */
 upconv_status uc_onnx_proto_unpack(const struct ProtobufCMessageDescriptor *descriptor,
                                    const void *data, size_t size, void **message);
 void uc_onnx_proto_free(void *message);
 
 struct Onnx__TensorProto;
-/* Takes over the proto's raw data where it can. what names the tensor in messages; directory as in uc_onnx_model_parse. */
+/* Takes over the proto's raw data where it can. what names the tensor in messages; directory as
+   in uc_onnx_model_parse. */
 upconv_status uc_onnx_tensor_from_proto(struct Onnx__TensorProto *proto, const char *what,
                                         const char *directory, uc_onnx_tensor *tensor);
 
-/* strdup (NULL as "") and calloc (at least one byte). NULL with the library's message when memory does not suffice; callers
-   return UPCONV_OUT_OF_MEMORY. */
+/* strdup (NULL as "") and calloc (at least one byte). NULL with the library's message when
+   memory does not suffice; callers return UPCONV_OUT_OF_MEMORY. */
 char *uc_onnx_copy_string(const char *text);
 void *uc_onnx_new(int64_t count, size_t size);
 

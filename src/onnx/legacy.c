@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operator sets before 7 said with an attribute `axis` where the second operand of a binary operator lies in the first
- * one, and PRelu's slopes were always channels. Such an operand goes through a view that appends axes of extent 1, and
- * from there on NumPy's rule holds.
+ * Operator sets before 7 said with an attribute `axis` where the second operand of a binary
+ * operator lies in the first one, and PRelu's slopes were always channels. Such an operand goes
+ * through a view that appends axes of extent 1, and from there on NumPy's rule holds.
  */
 #include <limits.h>
 #include <stdlib.h>

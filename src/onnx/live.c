@@ -8,7 +8,8 @@
 
 bool uc_task_runs(const uc_onnx_task *task) { return task->live && !task->folded; }
 
-/* Backwards from the graph's outputs, along the tasks' inputs: a pattern may have left tasks without readers. */
+/* Backwards from the graph's outputs, along the tasks' inputs: a pattern may have left tasks
+   without readers. */
 static upconv_status mark(uc_onnx_program *p) {
   bool *wanted = uc_onnx_new(p->value_count, sizeof *wanted);
   if (!wanted) return UPCONV_OUT_OF_MEMORY;
@@ -35,7 +36,8 @@ upconv_status uc_onnx_program_readers(uc_onnx_program *p) {
   p->reader = NULL;
   p->first_reader = uc_onnx_new((int64_t)p->value_count + 2, sizeof *p->first_reader);
   if (!p->first_reader) return UPCONV_OUT_OF_MEMORY;
-  /* Counted two places further on, so that filling moves each list's end to where the next one begins. */
+  /* Counted two places further on, so that filling moves each list's end to where the next one
+     begins. */
   int64_t *end = p->first_reader + 1;
   for (int i = 0; i < p->task_count; i++)
     for (int k = 0; k < p->task[i].input_count && uc_task_runs(&p->task[i]); k++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ModelProto to model: names become numbers, attributes and initialisers move over, then order.c checks the whole. */
+/* ModelProto to model: names become numbers, attributes and initialisers move over, then order.c
+   checks the whole. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

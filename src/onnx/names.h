@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A map from names to numbers. A search tree and not a hash table: names come from strangers, who could make them collide. */
+/* A map from names to numbers. A search tree and not a hash table: names come from strangers,
+   who could make them collide. */
 #ifndef UPCONV_ONNX_NAMES_H
 #define UPCONV_ONNX_NAMES_H
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ONNX models on upconv: an optional part that the program uses; not installed, not part of the public interface.
+ * ONNX models on upconv: an optional part that the program uses; not installed, not part of the
+ * public interface.
  *
  *   model    a checked graph with its initialisers, read from a file or from memory
- *   session  a model on a context: for the shapes of its inputs the graph is cut into fused segments (a convolution and
- *            the longest tail that fuses) and plain operators; plans and packed weights are kept, so that a run with
- *            sizes seen before only computes
+ *   session  a model on a context: for the shapes of its inputs the graph is cut into fused
+ *            segments (a convolution and the longest tail that fuses) and plain operators; plans
+ *            and packed weights are kept, so that a run with sizes seen before only computes
  *
  *   uc_onnx_model_load("decoder.onnx", &model);
  *   uc_onnx_session_create(model, context, NULL, &session);
@@ -13,9 +14,10 @@
  *   uc_onnx_session_destroy(session);
  *   uc_onnx_model_destroy(model);
  *
- * Rules of upconv.h hold: upconv_status everywhere, the message in upconv_last_error(), one line that names the file, the
- * node, the operator or the tensor. Models come from strangers: nothing in one may crash, hang or reach outside its folder.
- * A session serves one thread at a time; a model may be shared by sessions and must outlive them, as must the context.
+ * Rules of upconv.h hold: upconv_status everywhere, the message in upconv_last_error(), one line
+ * that names the file, the node, the operator or the tensor. Models come from strangers: nothing in
+ * one may crash, hang or reach outside its folder. A session serves one thread at a time; a model
+ * may be shared by sessions and must outlive them, as must the context.
  */
 #ifndef UPCONV_ONNX_ONNX_H
 #define UPCONV_ONNX_ONNX_H
@@ -60,13 +62,15 @@ typedef struct uc_onnx_tensor {
   bool owned; /* uc_onnx_tensor_free frees name and data */
 } uc_onnx_tensor;
 
-/* Elements and bytes; false when a dimension is negative, the type is not a number, or the product overflows. */
+/* Elements and bytes; false when a dimension is negative, the type is not a number, or the
+   product overflows. */
 bool uc_onnx_tensor_elements(const uc_onnx_tensor *tensor, int64_t *elements);
 bool uc_onnx_tensor_bytes(const uc_onnx_tensor *tensor, size_t *bytes);
 /* Frees what is owned and empties the struct. */
 void uc_onnx_tensor_free(uc_onnx_tensor *tensor);
 
-/* Element at index, as float64 and back (rounded to nearest even, integers saturated; bool: nonzero). */
+/* Element at index, as float64 and back (rounded to nearest even, integers saturated; bool:
+   nonzero). */
 double uc_onnx_get(const void *data, uc_onnx_dtype dtype, int64_t index);
 void uc_onnx_set(void *data, uc_onnx_dtype dtype, int64_t index, double value);
 
@@ -78,14 +82,16 @@ upconv_status uc_onnx_tensor_write(const char *path, const uc_onnx_tensor *tenso
 
 typedef struct uc_onnx_model uc_onnx_model;
 
-/* Reads the file and the external data that it names, which must lie in the file's folder or below. */
+/* Reads the file and the external data that it names, which must lie in the file's folder or
+   below. */
 upconv_status uc_onnx_model_load(const char *path, uc_onnx_model **model);
 /* The same from memory; directory is where external data lie, NULL: the model may have none. */
 upconv_status uc_onnx_model_parse(const void *data, size_t size, const char *directory,
                                   uc_onnx_model **model);
 void uc_onnx_model_destroy(uc_onnx_model *model);
 
-/* One graph input or output as declared. Initialisers that are listed as inputs as well are not inputs. */
+/* One graph input or output as declared. Initialisers that are listed as inputs as well are not
+   inputs. */
 typedef struct uc_onnx_value_info {
   const char *name;
   uc_onnx_dtype dtype;                  /* UC_ONNX_UNDEFINED: not declared */
@@ -100,7 +106,8 @@ int uc_onnx_model_output_count(const uc_onnx_model *model);
 const uc_onnx_value_info *uc_onnx_model_input(const uc_onnx_model *model, int index);
 const uc_onnx_value_info *uc_onnx_model_output(const uc_onnx_model *model, int index);
 
-/* The model's metadata entry of this key, such as "author"; NULL: there is none. Valid while the model lives. */
+/* The model's metadata entry of this key, such as "author"; NULL: there is none. Valid while the
+   model lives. */
 const char *uc_onnx_model_metadata(const uc_onnx_model *model, const char *key);
 
 /* A size for a symbolic dimension. */
@@ -110,9 +117,9 @@ typedef struct uc_onnx_binding {
 } uc_onnx_binding;
 
 /*
- * The tensor that input `index` wants: its name (the model's), type and shape, data NULL, not owned. Symbols take their
- * size from bindings; a symbol without one, or a dimension without a name, takes fallback, or is an error naming it when
- * fallback is negative.
+ * The tensor that input `index` wants: its name (the model's), type and shape, data NULL, not
+ * owned. Symbols take their size from bindings; a symbol without one, or a dimension without a
+ * name, takes fallback, or is an error naming it when fallback is negative.
  */
 upconv_status uc_onnx_model_input_tensor(const uc_onnx_model *model, int index,
                                          const uc_onnx_binding *bindings, int binding_count,
@@ -124,43 +131,48 @@ typedef struct uc_onnx_session uc_onnx_session;
 
 typedef struct uc_onnx_options {
   upconv_math math;
-  bool no_fuse; /* segments run operator by operator: the baseline of benchmarks */
-  bool
-      no_tails; /* what follows a convolution runs as plain operators: a check of the translation */
+  bool no_fuse;    /* segments run operator by operator: the baseline of benchmarks */
   bool no_rewrite; /* segments run as written */
-  const char *
-      candidate; /* force a candidate by name where it applies to all segments. NULL: the planner chooses */
-  size_t
-      memory_limit; /* bytes that intermediate results may take together. 0: the machine's memory */
+  /* What follows a convolution runs as plain operators: a check of the translation. */
+  bool no_tails;
+  /* Forces a candidate by name, which has to apply to all segments. NULL: the planner chooses. */
+  const char *candidate;
+  /* Bytes that intermediate results may take together. 0: the machine's memory. */
+  size_t memory_limit;
 } uc_onnx_options;
 
-/* options may be NULL. An operator that is not supported is reported here, with its node; what depends on shapes is
-   reported by the functions below. */
+/* options may be NULL. An operator that is not supported is reported here, with its node; what
+   depends on shapes is reported by the functions below. */
 upconv_status uc_onnx_session_create(const uc_onnx_model *model, upconv_context *context,
                                      const uc_onnx_options *options, uc_onnx_session **session);
 void uc_onnx_session_destroy(uc_onnx_session *session);
 
 /*
- * Inputs are found by name, or taken in the model's order where the name is NULL; every input must be given. Outputs
- * likewise; asking for a part of them is fine. Types must be the model's; shapes must agree with the declared ones, and
- * dimensions of the same symbol with each other. Inputs are never copied.
+ * Inputs are found by name, or taken in the model's order where the name is NULL; every input must
+ * be given. Outputs likewise; asking for a part of them is fine. Types must be the model's; shapes
+ * must agree with the declared ones, and dimensions of the same symbol with each other. Inputs are
+ * never copied.
  */
 
-/* Fills dtype, rank and shape of outputs. The inputs' data may be NULL unless a shape depends on their values. */
+/* Fills dtype, rank and shape of outputs. The inputs' data may be NULL unless a shape depends on
+   their values. */
 upconv_status uc_onnx_shapes(uc_onnx_session *session, const uc_onnx_tensor *inputs,
                              int input_count, uc_onnx_tensor *outputs, int output_count);
 
-/* Runs. An output with data is written there, dtype and shape having to be right (see uc_onnx_shapes); one without gets
-   memory of its own (owned; name copied). Outputs must not overlap inputs. */
+/* Runs. An output with data is written there, dtype and shape having to be right (see
+   uc_onnx_shapes); one without gets memory of its own (owned; name copied). Outputs must not
+   overlap inputs. */
 upconv_status uc_onnx_run(uc_onnx_session *session, const uc_onnx_tensor *inputs, int input_count,
                           uc_onnx_tensor *outputs, int output_count);
 
-/* Bytes that the last plan for these shapes takes besides inputs, outputs, initialisers and packed weights. */
+/* Bytes that the last plan for these shapes takes besides inputs, outputs, initialisers and
+   packed weights. */
 upconv_status uc_onnx_memory(uc_onnx_session *session, const uc_onnx_tensor *inputs,
                              int input_count, size_t *bytes);
 
-/* How the graph is cut: nodes of each segment, its problem, its plan (with `plans`: whole, else one line), plain operators.
-   Inputs' data may be NULL as in uc_onnx_shapes. Text of many lines; buffer as in upconv_problem_print. */
+/* How the graph is cut: nodes of each segment, its problem, its plan (with `plans`: whole, else
+   one line), plain operators. Inputs' data may be NULL as in uc_onnx_shapes. Text of many lines;
+   buffer as in upconv_problem_print. */
 upconv_status uc_onnx_print(uc_onnx_session *session, const uc_onnx_tensor *inputs, int input_count,
                             bool plans, char *buffer, size_t capacity, size_t *length);
 
@@ -168,10 +180,12 @@ upconv_status uc_onnx_print(uc_onnx_session *session, const uc_onnx_tensor *inpu
 upconv_status uc_onnx_work(uc_onnx_session *session, const uc_onnx_tensor *inputs, int input_count,
                            upconv_work *work);
 
-/* Steps of the cut, for tests and for tables: fused segments and plain operators (views cost nothing and are not counted). */
+/* Steps of the cut, for tests and for tables: fused segments and plain operators (views cost
+   nothing and are not counted). */
 upconv_status uc_onnx_step_counts(uc_onnx_session *session, const uc_onnx_tensor *inputs,
                                   int input_count, int *segments, int *plain);
-/* The plan of segment `index`, in the order of execution; NULL past the end. Valid while the session lives. */
+/* The plan of segment `index`, in the order of execution; NULL past the end. Valid while the
+   session lives. */
 upconv_status uc_onnx_segment_plan(uc_onnx_session *session, const uc_onnx_tensor *inputs,
                                    int input_count, int index, const upconv_plan **plan);
 
@@ -187,8 +201,8 @@ typedef struct uc_onnx_result {
   double *bound;
 } uc_onnx_result;
 
-/* The whole graph in float64, node by node as written for plain operators, through the library's oracle for segments; error
-   bounds are carried from step to step. model as in upconv_reference. */
+/* The whole graph in float64, node by node as written for plain operators, through the library's
+   oracle for segments; error bounds are carried from step to step. model as in upconv_reference. */
 upconv_status uc_onnx_reference(uc_onnx_session *session, const uc_onnx_tensor *inputs,
                                 int input_count, const upconv_error_model *model,
                                 uc_onnx_result *results, int result_count);

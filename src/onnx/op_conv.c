@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ConvTranspose and Conv as problems of the library. A convolution of stride 1 with padding p is a transposed one with
- * flipped, exchanged weights and padding d (K - 1) - p. A convolution of a larger stride is that, of which a pool of
- * windows of one element keeps every stride-th position.
+ * ConvTranspose and Conv as problems of the library. A convolution of stride 1 with padding p is a
+ * transposed one with flipped, exchanged weights and padding d (K - 1) - p. A convolution of a
+ * larger stride is that, of which a pool of windows of one element keeps every stride-th position.
  */
 #include <string.h>
 

@@ -116,7 +116,7 @@ static upconv_status same_types(uc_onnx_program *p, const uc_onnx_task *t, int f
 }
 
 /* Default attributes of the functions that have some; ONNX's names. */
-static upconv_status read_attrs(uc_onnx_task *t) {
+static upconv_status read_attrs(const uc_onnx_program *p, uc_onnx_task *t) {
   static const struct {
     uc_fn fn;
     const char *name[2];
@@ -134,7 +134,10 @@ static upconv_status read_attrs(uc_onnx_task *t) {
   }
   for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
     for (int k = 0; k < 2 && table[i].fn == t->fn && table[i].name[k]; k++) {
-      upconv_status status = uc_task_float(t, table[i].name[k], table[i].fallback[k], &t->attr[k]);
+      /* Selu's were shorter once. */
+      bool old_selu = t->fn == UC_FN_SELU && p->model->opset < 6;
+      double fallback = !old_selu ? table[i].fallback[k] : k ? 1.0507 : 1.6732;
+      upconv_status status = uc_task_float(t, table[i].name[k], fallback, &t->attr[k]);
       if (status) return status;
     }
   return UPCONV_OK;
@@ -145,7 +148,7 @@ upconv_status uc_plan_unary(uc_onnx_program *p, uc_onnx_task *t) {
   t->fn = (uc_fn)t->op->variant;
   int64_t ignored[1] = {0}, result[1];
   const int64_t *const probe[] = {ignored};
-  upconv_status status = read_attrs(t);
+  upconv_status status = read_attrs(p, t);
   /* What integers have no function for is not defined for them. */
   if (!status && !uc_fn_row_int(t->fn, probe, result, 1)) status = uc_task_is_float(p, t, 0);
   if (status) return status;

@@ -46,7 +46,8 @@ static void product(const matrix *a, const matrix *b, int64_t i, int rows, int64
 
 /* ---- MatMul ---- */
 
-/* As NumPy: a vector on the left is one row, on the right one column; axes before the last two are broadcast. */
+/* As NumPy: a vector on the left is one row, on the right one column; axes before the last two
+   are broadcast. */
 upconv_status uc_plan_matmul(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *a = uc_task_in(p, t, 0), *b = uc_task_in(p, t, 1);
   if (a->rank < 1 || b->rank < 1 || a->dtype != b->dtype)

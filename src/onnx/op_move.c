@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators that move elements: Concat, and everything that picks an index of the input for each index of the output. */
+/* Operators that move elements: Concat, and everything that picks an index of the input for each
+   index of the output. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +48,8 @@ void uc_run_concat(const uc_onnx_task *t, const uc_view *in, const uc_view *out)
 
 /* ---- maps ---- */
 
-/* A row: to[j] = from[map[j]], or fill where that is -1. Elements of one size move as integers, whatever they mean. */
+/* A row: to[j] = from[map[j]], or fill where that is -1. Elements of one size move as integers,
+   whatever they mean. */
 typedef struct pick {
   const int64_t *map; /* NULL: j itself */
   const char *from, *fill;
@@ -78,7 +80,8 @@ static void pick_row(const pick *k, size_t size) {
   }
 }
 
-/* out[i, j, ...] = in[map[0][i], map[1][j], ...]; attr[0] where a map says -1. Axes without a map keep their index. */
+/* out[i, j, ...] = in[map[0][i], map[1][j], ...]; attr[0] where a map says -1. Axes without a
+   map keep their index. */
 void uc_run_map(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
   int64_t index[UC_ONNX_MAX_RANK] = {0};
   int64_t size = (int64_t)uc_onnx_dtype_size(out->dtype);
@@ -199,7 +202,8 @@ upconv_status uc_plan_pad(uc_onnx_program *p, uc_onnx_task *t) {
 
 /* ---- Gather, Tile ---- */
 
-/* Constant indices of rank 0 or 1; a scalar drops the axis, which is a reshape of the map's result of extent 1. */
+/* Constant indices of rank 0 or 1; a scalar drops the axis, which is a reshape of the map's
+   result of extent 1. */
 upconv_status uc_plan_gather(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0), *indices = uc_task_in(p, t, 1);
   int64_t given, shape[UC_ONNX_MAX_RANK];
@@ -288,7 +292,8 @@ static void view_to_depth(const uc_view *in, int64_t b, uc_view *view) {
   set_axis(view, 5, in->shape[3] / b, in->stride[3] * b);
 }
 
-/* [N, C, H, block, W, block]; the channels of the input are [block, block, C], or with crd [C, block, block]. */
+/* [N, C, H, block, W, block]; the channels of the input are [block, block, C], or with crd [C,
+   block, block]. */
 static void view_to_space(const uc_view *in, int64_t b, bool crd, uc_view *view) {
   int64_t channels = in->shape[1] / (b * b), s = in->stride[1];
   set_axis(view, 0, in->shape[0], in->stride[0]);

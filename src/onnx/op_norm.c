@@ -33,7 +33,8 @@ upconv_status uc_plan_batch_norm(uc_onnx_program *p, uc_onnx_task *t) {
   upconv_status status = uc_task_float(t, "epsilon", 1e-5, &t->attr[0]);
   if (!status) status = uc_task_int(t, "training_mode", 0, &training);
   if (!status) status = uc_task_int(t, "spatial", 1, &spatial);
-  if (!status) status = uc_task_int(t, "is_test", 1, &is_test);
+  /* Before operator set 7 training was the default. */
+  if (!status) status = uc_task_int(t, "is_test", p->model->opset >= 7, &is_test);
   if (!status) status = check_channels(p, t, 5);
   if (status) return status;
   if (training) return uc_fail(UPCONV_UNSUPPORTED, "attribute 'training_mode' is not 0");

@@ -54,7 +54,8 @@ typedef struct pool {
   int64_t in_size[3], in_stride[3], out_size[3], out_stride[3];
 } pool;
 
-/* The taps of one output along one axis that lie inside the input, and how many an average counts there. */
+/* The taps of one output along one axis that lie inside the input, and how many an average
+   counts there. */
 typedef struct taps {
   int64_t first, count; /* elements from the first one on, `step` apart */
   int64_t step;
@@ -69,7 +70,8 @@ static int64_t count_before(const pool *p, int axis, int64_t start, int64_t limi
   return count < p->kernel[axis] ? count : p->kernel[axis];
 }
 
-/* The padding belongs to an average with count_include_pad; what ceil_mode adds behind it never does. */
+/* The padding belongs to an average with count_include_pad; what ceil_mode adds behind it never
+   does. */
 static taps find_taps(const pool *p, int axis, int64_t o) {
   int64_t start = o * p->stride[axis] - p->begin[axis];
   int64_t before = count_before(p, axis, start, 0);

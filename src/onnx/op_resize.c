@@ -14,7 +14,8 @@ typedef struct resize {
 
 /* ---- sizes ---- */
 
-/* floor(size * scale); a scale stored as float32 may be a hair below the whole number that was meant. */
+/* floor(size * scale); a scale stored as float32 may be a hair below the whole number that was
+   meant. */
 static upconv_status scaled_size(int64_t size, double scale, int axis, int64_t *result) {
   double scaled = floor((double)size * scale * (1 + 0x1p-30));
   if (!(scale > 0) || !(scaled < 0x1p52))

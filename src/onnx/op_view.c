@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators whose result is their input seen differently: no element is computed, most are not even moved. */
+/* Operators whose result is their input seen differently: no element is computed, most are not
+   even moved. */
 #include <string.h>
 
 #include "../checked.h"
@@ -19,7 +20,8 @@ upconv_status uc_plan_identity(uc_onnx_program *p, uc_onnx_task *t) { return sam
 upconv_status uc_plan_dropout(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0), *training = uc_task_in(p, t, 2);
   int64_t is_test;
-  upconv_status status = uc_task_int(t, "is_test", 1, &is_test);
+  /* Before operator set 7 training was the default. */
+  upconv_status status = uc_task_int(t, "is_test", p->model->opset >= 7, &is_test);
   if (status) return status;
   if (!is_test) return uc_fail(UPCONV_UNSUPPORTED, "attribute 'is_test' is 0: training");
   if (training && (!training->data || uc_onnx_get(training->data, training->dtype, 0) != 0))
@@ -150,8 +152,9 @@ upconv_status uc_plan_unsqueeze(uc_onnx_program *p, uc_onnx_task *t) {
   return uc_set_view(p, t, 0, rank, shape, stride, 0);
 }
 
-/* The second operand of an operator older than operator set 7, so that its axes begin at `axis` of the first one's: see
-   legacy.c. Input 0 is the operand, input 1 the one that it is broadcast to. */
+/* The second operand of an operator older than operator set 7, so that its axes begin at `axis`
+   of the first one's: see legacy.c. Input 0 is the operand, input 1 the one that it is broadcast
+   to. */
 upconv_status uc_plan_align(uc_onnx_program *p, uc_onnx_task *t) {
   const uc_value *in = uc_task_in(p, t, 0), *other = uc_task_in(p, t, 1);
   int64_t given, shape[UC_ONNX_MAX_RANK], stride[UC_ONNX_MAX_RANK];

@@ -37,7 +37,8 @@ upconv_status uc_plan_cast(uc_onnx_program *program, uc_onnx_task *task);
 upconv_status uc_plan_gelu(uc_onnx_program *program, uc_onnx_task *task);
 upconv_status uc_plan_swish(uc_onnx_program *program, uc_onnx_task *task);
 void uc_run_elementwise(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
-/* The same with vector kernels, on 16 and 32 bit floating point; false when there is none for it. vector.c */
+/* The same with vector kernels, on 16 and 32 bit floating point; false when there is none for
+   it. vector.c */
 bool uc_run_vector(const uc_onnx_task *task, int operands, const uc_view *const *operand,
                    const uc_view *out);
 

@@ -47,8 +47,8 @@ static upconv_status check_origins(const uc_onnx_model *model) {
   return UPCONV_OK;
 }
 
-/* Counting sort of edges by producer, then Kahn's algorithm. First in, first out keeps the file's order where it is one:
-   a node enters the queue when its last input is made. */
+/* Counting sort of edges by producer, then Kahn's algorithm. First in, first out keeps the
+   file's order where it is one: a node enters the queue when its last input is made. */
 typedef struct sorter {
   int *waiting;   /* inputs that are still to be made, per node */
   int64_t *first; /* per node: its first edge in `reader` */

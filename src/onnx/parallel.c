@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plain task on all threads: its result is cut along an axis whose positions do not depend on each other, and the
- * operator runs on each part. What a position computes does not change, so results are the same for any number of threads.
+ * A plain task on all threads: its result is cut along an axis whose positions do not depend on
+ * each other, and the operator runs on each part. What a position computes does not change, so
+ * results are the same for any number of threads.
  */
 #include "parallel.h"
 

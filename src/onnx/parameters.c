@@ -43,7 +43,8 @@ uc_view uc_constant_of_program(const void *program, int value) {
   return uc_constant_view(&((const uc_onnx_program *)program)->value[value]);
 }
 
-/* [out, in / groups, K...] to [in, out / groups, K...], flipped. Bits are moved, so the type does not matter. */
+/* [out, in / groups, K...] to [in, out / groups, K...], flipped. Bits are moved, so the type
+   does not matter. */
 static upconv_status transpose_weights(const uc_segment *s, const uc_view *from,
                                        uc_parameters *parameters) {
   const upconv_problem_desc *d = &s->desc;

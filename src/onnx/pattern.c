@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What exporters write for gelu, silu, mish, hardswish, hardsigmoid and softplus, recognised by algebra: the operators
- * between a value x and a result are multiplied out to a polynomial in x and in functions of such polynomials (atoms).
- * However an exporter groups factors and constants, the polynomial is the same, so each function has one entry in a
- * table and not one for each exporter.
+ * What exporters write for gelu, silu, mish, hardswish, hardsigmoid and softplus, recognised by
+ * algebra: the operators between a value x and a result are multiplied out to a polynomial in x and
+ * in functions of such polynomials (atoms). However an exporter groups factors and constants, the
+ * polynomial is the same, so each function has one entry in a table and not one for each exporter.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for values. Inputs and constants stay where they are, graph outputs are made in the caller's buffers, parts of a
- * Concat inside its result, and everything else in one arena whose blocks are used again as soon as their last reader
- * has run.
+ * Memory for values. Inputs and constants stay where they are, graph outputs are made in the
+ * caller's buffers, parts of a Concat inside its result, and everything else in one arena whose
+ * blocks are used again as soon as their last reader has run.
  */
 #include <stdlib.h>
 #include <string.h>

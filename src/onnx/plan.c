@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the graph and the shapes of its inputs to tasks and values: shapes are inferred, constants computed. */
+/* From the graph and the shapes of its inputs to tasks and values: shapes are inferred,
+   constants computed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,8 @@ static void mark_live(uc_onnx_program *p, bool *wanted) {
   }
 }
 
-/* Values on which shapes depend: inputs of operators that say so, and whatever those are computed from. */
+/* Values on which shapes depend: inputs of operators that say so, and whatever those are
+   computed from. */
 static void mark_shape_data(uc_onnx_program *p, bool *needed) {
   const uc_onnx_model *m = p->model;
   for (int i = m->node_count - 1; i >= 0; i--) {

@@ -30,7 +30,8 @@ const upconv_plan *uc_plan_of(const uc_segment *segment) { return segment->entry
 
 /* ---- keys ---- */
 
-/* Data of the model stay where they are; data that planning computed are the same when their bits are. */
+/* Data of the model stay where they are; data that planning computed are the same when their
+   bits are. */
 static uint64_t identity_of(const uc_value *v) {
   if (!v->data) return 0;
   if (!v->owned) return (uint64_t)(uintptr_t)v->data;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The session's plans and packed weights: one for each segment and whatever of it is compiled in, reused when only batch
-   and sizes change. */
+/* The session's plans and packed weights: one for each segment and whatever of it is compiled
+   in, reused when only batch and sizes change. */
 #ifndef UPCONV_ONNX_PLANS_H
 #define UPCONV_ONNX_PLANS_H
 
@@ -32,7 +32,8 @@ uc_view uc_constant_of_program(const void *program, int value);
 upconv_status uc_plans_pack(const uc_segment *segment, uc_view_function view, const void *context,
                             const void **packed);
 
-/* A segment's weights, bias and parameters. A Conv's weights are copied into the transposed form. */
+/* A segment's weights, bias and parameters. A Conv's weights are copied into the transposed
+   form. */
 typedef struct uc_parameters {
   upconv_parameters given;
   upconv_tensor *params;

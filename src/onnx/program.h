@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program: the graph for inputs of known shapes. Values have sizes and places in memory; nodes are tasks, with their
- * attributes read and checked. plan.c makes tasks, segment.c joins them to segments, place.c finds memory, run.c runs.
+ * A program: the graph for inputs of known shapes. Values have sizes and places in memory; nodes
+ * are tasks, with their attributes read and checked. plan.c makes tasks, segment.c joins them to
+ * segments, place.c finds memory, run.c runs.
  */
 #ifndef UPCONV_ONNX_PROGRAM_H
 #define UPCONV_ONNX_PROGRAM_H
@@ -26,7 +27,8 @@ typedef struct uc_value {
   /* A constant's dense data, known while planning. */
   const void *data;
   void *owned; /* what to free of it */
-  /* Memory: the first element lies `offset` elements behind the first one of value `root` (often the value itself). */
+  /* Memory: the first element lies `offset` elements behind the first one of value `root` (often
+     the value itself). */
   int root;
   int64_t offset;
   int64_t stride[UC_ONNX_MAX_RANK];
@@ -112,8 +114,8 @@ typedef struct uc_onnx_op {
   uc_family family;
   int min_inputs, max_inputs; /* max -1: any number */
   int max_outputs;            /* outputs that are understood; -1: any number */
-  unsigned
-      constant_inputs; /* bit k: input k decides shapes, so its data must be known while planning */
+  /* Bit k: input k decides shapes, so its data must be known while planning. */
+  unsigned constant_inputs;
   const char *attributes; /* names that are understood, each between blanks */
   int variant;            /* which one of a family: a uc_fn, ... */
   /* Reads attributes, checks inputs, sets type and shape of the outputs. */
@@ -127,7 +129,8 @@ const uc_onnx_op *uc_onnx_op_find(const uc_onnx_node *node, int64_t opset);
 
 /* ---------------------------------------------------------------- tasks */
 
-/* A node whose attributes are read and whose sizes are known. Fields below `view` belong to the operator's family. */
+/* A node whose attributes are read and whose sizes are known. Fields below `view` belong to the
+   operator's family. */
 struct uc_onnx_task {
   const uc_onnx_node *node;
   const uc_onnx_op *op;
@@ -144,17 +147,17 @@ struct uc_onnx_task {
   int axis, axis_end; /* the axes [axis, axis_end) of softmax; axis of concat */
   uint32_t axes;      /* bit i: axis i is reduced */
   bool keepdims;
-  bool whole;           /* pools: the window is the whole extent */
+
   upconv_window window; /* pools: the spatial axes, outermost first */
-  int64_t *map
-      [UC_ONNX_MAX_RANK]; /* moves: index in the input for each index of the output, -1: attr[0] */
+  /* Moves: the index in the input for each index of the output, -1: attr[0]. */
+  int64_t *map[UC_ONNX_MAX_RANK];
   int perm[UC_ONNX_MAX_RANK]; /* transpose */
   bool transpose[2];          /* Gemm */
   int64_t block;              /* depth to space */
   bool crd;
   upconv_problem_desc desc; /* convolutions */
-  int64_t conv_stride
-      [UPCONV_MAX_SPATIAL]; /* Conv: done by a pool of windows of 1 behind a convolution of stride 1 */
+  /* Conv: done by a pool of windows of 1 behind a convolution of stride 1. */
+  int64_t conv_stride[UPCONV_MAX_SPATIAL];
 };
 
 struct uc_onnx_program {
@@ -164,8 +167,8 @@ struct uc_onnx_program {
   int task_count;
   uc_onnx_task *task; /* numbered as the model's nodes */
   size_t memory_limit;
-  int64_t
-      fold_budget; /* bytes that constant folding may still touch; what is left over is computed at run time */
+  /* Bytes that constant folding may still touch; what is left over is computed at run time. */
+  int64_t fold_budget;
   /* Readers of a value: tasks reader[first_reader[v]] to reader[first_reader[v + 1] - 1]. */
   int64_t *first_reader;
   int *reader;
@@ -189,11 +192,12 @@ upconv_status uc_task_ints(const uc_onnx_task *task, const char *name, int capac
                            int64_t *values, int *count);
 /* An axis in [-rank, rank), made non-negative. */
 upconv_status uc_task_axis(const char *name, int64_t axis, int rank, int *result);
-/* The integers that a constant input holds; *count is 0 when the input is left out. An input that is not constant is an
-   error: shapes must not depend on data. */
+/* The integers that a constant input holds; *count is 0 when the input is left out. An input
+   that is not constant is an error: shapes must not depend on data. */
 upconv_status uc_task_constant_ints(uc_onnx_program *program, const uc_onnx_task *task, int index,
                                     const char *name, int capacity, int64_t *values, int *count);
-/* Axes that newer operator sets give as input and older ones as attribute: *count -1 when neither is there. */
+/* Axes that newer operator sets give as input and older ones as attribute: *count -1 when
+   neither is there. */
 upconv_status uc_task_axes(uc_onnx_program *program, const uc_onnx_task *task, int input,
                            int64_t *axes, int *count);
 
@@ -207,7 +211,8 @@ upconv_status uc_set_result(uc_onnx_program *program, const uc_onnx_task *task, 
 /* A result that is input 0 seen with other strides, from `offset` elements on. */
 upconv_status uc_set_view(uc_onnx_program *program, uc_onnx_task *task, int output, int rank,
                           const int64_t *shape, const int64_t *stride, int64_t offset);
-/* Dense new data of a result that is known while planning, zeroed, freed with the program; NULL without memory. */
+/* Dense new data of a result that is known while planning, zeroed, freed with the program; NULL
+   without memory. */
 void *uc_set_constant(uc_onnx_program *program, const uc_onnx_task *task, int output);
 
 /* NumPy's rule for two shapes; an error names both. */
@@ -221,12 +226,14 @@ int64_t uc_shape_count(int rank, const int64_t *shape);
 /* Strides of the same elements in another shape; false when there are none. */
 bool uc_reshape_strides(int rank, const int64_t *shape, const int64_t *stride, int new_rank,
                         const int64_t *new_shape, int64_t *new_stride);
-/* Element by element in the order of each view; types may differ, shapes too when they hold as many elements. */
+/* Element by element in the order of each view; types may differ, shapes too when they hold as
+   many elements. */
 void uc_view_copy(const uc_view *from, const uc_view *to);
 
 /* ---- plan.c, live.c, pattern.c ---- */
 
-/* Tasks and values for inputs of these shapes (in the model's order). Data of inputs may be NULL. */
+/* Tasks and values for inputs of these shapes (in the model's order). Data of inputs may be
+   NULL. */
 upconv_status uc_onnx_program_plan(uc_onnx_program *program, const uc_onnx_tensor *const *inputs);
 void uc_onnx_program_free(uc_onnx_program *program);
 /* An operator that is not supported, without sizes. */
@@ -237,7 +244,8 @@ uc_view uc_constant_view(const uc_value *value);
 bool uc_task_runs(const uc_onnx_task *task);
 /* Finds what is live from the tasks' inputs, and fills the lists of readers. */
 upconv_status uc_onnx_program_readers(uc_onnx_program *program);
-/* Replaces what exporters write for gelu, silu, ... by one task. Readers must be found again afterwards. */
+/* Replaces what exporters write for gelu, silu, ... by one task. Readers must be found again
+   afterwards. */
 void uc_onnx_program_patterns(uc_onnx_program *program);
 
 #endif

@@ -8,8 +8,9 @@
 enum { UC_WALK_MAX = 6, UC_ROW = 256 };
 
 /*
- * Walks views of one broadcast shape (the first view's) row by row. Axes that every view holds in one run are joined, so
- * that rows are long; element i of the row is `at[k] + i * step[k]` of view k, i < length.
+ * Walks views of one broadcast shape (the first view's) row by row. Axes that every view holds in
+ * one run are joined, so that rows are long; element i of the row is `at[k] + i * step[k]` of view
+ * k, i < length.
  */
 typedef struct uc_walk {
   int count, rank;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far a segment reaches. From a convolution on, readers of what is inside join as long as they translate. A set of
- * joined tasks can be run as one when exactly one of its values is read outside, or is an output of the graph: that one
- * is y, and the last task makes it. (A value that is needed from outside can then not depend on the segment: it would
- * depend on an inner value that is read outside.) The longest such prefix for which a plan can be made is taken.
+ * How far a segment reaches. From a convolution on, readers of what is inside join as long as they
+ * translate. A set of joined tasks can be run as one when exactly one of its values is read
+ * outside, or is an output of the graph: that one is y, and the last task makes it. (A value that
+ * is needed from outside can then not depend on the segment: it would depend on an inner value that
+ * is read outside.) The longest such prefix for which a plan can be made is taken.
  */
 #include "segment.h"
 
@@ -46,7 +47,8 @@ static void add_readers(growth *g, int value) {
   }
 }
 
-/* The waiting task that stands first in the graph, so that what it reads inside has joined before it. */
+/* The waiting task that stands first in the graph, so that what it reads inside has joined
+   before it. */
 static int next_waiting(growth *g) {
   int best = 0;
   for (int i = 1; i < g->waiting_count; i++)
@@ -190,7 +192,8 @@ static upconv_status add_segment(uc_cut *cut, uc_plans *plans, const int *uses, 
   return status;
 }
 
-/* A view that read a value inside a segment reads memory now that did not exist when it was planned. */
+/* A view that read a value inside a segment reads memory now that did not exist when it was
+   planned. */
 static upconv_status replan_views(uc_cut *cut) {
   uc_onnx_program *p = cut->program;
   upconv_status status = UPCONV_OK;

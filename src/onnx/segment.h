@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Segments: a convolution and the operators behind it that become its epilogue. tail.c translates operators one by one,
- * segment.c decides how far a segment reaches.
+ * Segments: a convolution and the operators behind it that become its epilogue. tail.c translates
+ * operators one by one, segment.c decides how far a segment reaches.
  */
 #ifndef UPCONV_ONNX_SEGMENT_H
 #define UPCONV_ONNX_SEGMENT_H
@@ -44,9 +44,9 @@ typedef struct uc_inner {
   upconv_operand operand;
   uc_onnx_dtype dtype;
   int rank;
-  int axis
-      [UC_ONNX_MAX_RANK]; /* of each dimension: 0 N, 1 C, 2... spatial; -1: of extent 1 and no axis */
-  bool rounded;           /* rounded to a narrower type: nothing may follow */
+  /* Of each dimension: 0 N, 1 C, 2... spatial; -1: of extent 1 and no axis. */
+  int axis[UC_ONNX_MAX_RANK];
+  bool rounded; /* rounded to a narrower type: nothing may follow */
 } uc_inner;
 
 enum { UC_MAX_TAIL = 96 };
@@ -64,7 +64,8 @@ typedef struct uc_tail {
 /* Starts with the convolution's task. */
 upconv_status uc_tail_start(uc_tail *tail, uc_onnx_program *program, const uc_onnx_task *conv);
 void uc_tail_free(uc_tail *tail);
-/* Appends what the task does; false when it cannot be part of an epilogue, which is nothing unusual. */
+/* Appends what the task does; false when it cannot be part of an epilogue, which is nothing
+   unusual. */
 bool uc_tail_add(uc_tail *tail, const uc_onnx_task *task);
 const uc_inner *uc_tail_find(const uc_tail *tail, int value);
 
@@ -72,9 +73,11 @@ const uc_inner *uc_tail_find(const uc_tail *tail, int value);
 bool uc_tail_elementwise(uc_tail *tail, const uc_onnx_task *task);
 /* The operator of an epilogue that a scalar function is, where there is one. */
 bool uc_tail_kind(uc_fn fn, upconv_op_kind *kind);
-/* The inner value that input k of the task is; NULL when it comes from outside, or nothing may read it any more. */
+/* The inner value that input k of the task is; NULL when it comes from outside, or nothing may
+   read it any more. */
 const uc_inner *uc_tail_input(const uc_tail *tail, const uc_onnx_task *task, int k);
-/* The operand that stands for an outside value combined with the inner value a: a constant, a parameter or a tensor. */
+/* The operand that stands for an outside value combined with the inner value a: a constant, a
+   parameter or a tensor. */
 bool uc_tail_outside(uc_tail *tail, const uc_inner *a, int value, upconv_operand *operand);
 bool uc_tail_param(uc_tail *tail, const uc_onnx_source *source, upconv_operand *operand);
 upconv_op uc_tail_op(upconv_op_kind kind, upconv_operand first);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators of the graph as operators of an epilogue. Values inside a segment keep N, C and the spatial axes whatever
- * the graph does with dimensions: reshapes that only add or drop axes of extent 1, and transposes, just change which
- * dimension of the graph's value is which axis.
+ * Operators of the graph as operators of an epilogue. Values inside a segment keep N, C and the
+ * spatial axes whatever the graph does with dimensions: reshapes that only add or drop axes of
+ * extent 1, and transposes, just change which dimension of the graph's value is which axis.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,8 @@ static const uc_value *graph_value(const uc_tail *tail, int value) {
   return &tail->program->value[value];
 }
 
-/* The inner value that input k of the task is; NULL when it comes from outside, or nothing may read it any more. */
+/* The inner value that input k of the task is; NULL when it comes from outside, or nothing may
+   read it any more. */
 const uc_inner *uc_tail_input(const uc_tail *tail, const uc_onnx_task *t, int k) {
   const uc_inner *in =
       k < t->input_count && t->input[k] >= 0 ? uc_tail_find(tail, t->input[k]) : NULL;
@@ -84,8 +85,9 @@ static bool add_tensor(uc_tail *tail, const uc_onnx_source *source, uint32_t axe
   return true;
 }
 
-/* Which axes the outside value spans when it is broadcast to an inner one; false when it would make that larger. Axes of
-   extent 1 on both sides count where another axis than the channels is spanned, so that a plan serves other sizes. */
+/* Which axes the outside value spans when it is broadcast to an inner one; false when it would
+   make that larger. Axes of extent 1 on both sides count where another axis than the channels is
+   spanned, so that a plan serves other sizes. */
 static bool span_axes(const uc_tail *tail, const uc_inner *a, const uc_value *w,
                       uc_onnx_source *source, uint32_t *axes) {
   const uc_value *seen = graph_value(tail, a->value);
@@ -168,7 +170,8 @@ static bool align_inner(const uc_tail *tail, const uc_inner *a, const uc_inner *
   return true;
 }
 
-/* The same for an outside value, which is never larger but may have more axes of extent 1 in front. */
+/* The same for an outside value, which is never larger but may have more axes of extent 1 in
+   front. */
 static void align_outside(const uc_inner *a, const uc_value *w, uc_inner *result) {
   int more = w->rank > a->rank ? w->rank - a->rank : 0;
   *result = *a;
@@ -257,7 +260,8 @@ static bool add_reciprocal(uc_tail *tail, const uc_onnx_task *t) {
   return uc_tail_finish(tail, t, &op, in);
 }
 
-/* Values inside are float32 anyway: widening is nothing, and narrowing is what storing the result does. */
+/* Values inside are float32 anyway: widening is nothing, and narrowing is what storing the
+   result does. */
 static bool add_cast(uc_tail *tail, const uc_onnx_task *t) {
   const uc_inner *in = uc_tail_input(tail, t, 0);
   upconv_dtype unused;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The start of a tail, and the operators that work along axes: pools, reductions, softmax, norms and views. */
+/* The start of a tail, and the operators that work along axes: pools, reductions, softmax, norms
+   and views. */
 #include <string.h>
 
 #include "../status.h"
@@ -80,7 +81,8 @@ static bool reduce_kind(int variant, upconv_op_kind *kind) {
   }
 }
 
-/* The axes that a task's dimensions are; false when one of more than one element is none, or is the batch. */
+/* The axes that a task's dimensions are; false when one of more than one element is none, or is
+   the batch. */
 static bool reduced_axes(const uc_tail *tail, const uc_onnx_task *t, const uc_inner *in,
                          uint32_t *axes) {
   const uc_value *seen = &tail->program->value[in->value];

@@ -141,7 +141,8 @@ static upconv_status check_size(const uc_onnx_program *program, uc_onnx_dtype dt
     if (shape[i] < 0)
       return uc_fail(UPCONV_INVALID_ARGUMENT, "axis %d of the result would have size %lld", i,
                      (long long)shape[i]);
-  /* As the oracle's elements, the largest there are. Empty axes count as 1: then also products of a part of the axes fit. */
+  /* As the oracle's elements, the largest there are. Empty axes count as 1: then also products
+     of a part of the axes fit. */
   enum { WIDEST = 32 };
   for (int i = 0; i < rank; i++) extent[i] = uc_max(shape[i], 1);
   if (!uc_product(extent, rank, &count) || !uc_mul(count, WIDEST, &count))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elementwise operators on floating point with the library's kernels: what an epilogue does, row by row. */
+/* Elementwise operators on floating point with the library's kernels: what an epilogue does, row
+   by row. */
 #include <math.h>
 
 #include "../cpu/isa.h"

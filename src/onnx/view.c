@@ -94,7 +94,8 @@ void uc_view_copy(const uc_view *from, const uc_view *to) {
     copy_same_shape(from, to);
     return;
   }
-  /* Shapes differ: `from` in the shape of `to`, or `to` in that of `from`; planning made sure that one is possible. */
+  /* Shapes differ: `from` in the shape of `to`, or `to` in that of `from`; planning made sure
+     that one is possible. */
   seen.rank = to->rank;
   memcpy(seen.shape, to->shape, sizeof seen.shape);
   if (uc_reshape_strides(from->rank, from->shape, from->stride, to->rank, to->shape, seen.stride)) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Unpacking protobuf from strangers. protobuf-c recurses once a nested message without a limit, and turns two bytes of
- * input into a struct of hundreds; so the bytes are first walked along the schema with a bounded depth, and unpacking
- * allocates from a budget that grows with the size of the input.
+ * Unpacking protobuf from strangers. protobuf-c recurses once a nested message without a limit, and
+ * turns two bytes of input into a struct of hundreds; so the bytes are first walked along the
+ * schema with a bounded depth, and unpacking allocates from a budget that grows with the size of
+ * the input.
  */
 #include <protobuf-c/protobuf-c.h>
 #include <stdlib.h>
@@ -72,7 +73,8 @@ static bool walk(const ProtobufCMessageDescriptor *descriptor, reader r, int dep
   return true;
 }
 
-/* What is freed is not given back to the budget, so that plain malloc serves and results can outlive the allocator. */
+/* What is freed is not given back to the budget, so that plain malloc serves and results can
+   outlive the allocator. */
 static void *budget_alloc(void *data, size_t size) {
   size_t *left = data;
   if (size > *left) return NULL;
