@@ -22,7 +22,7 @@ QUIET     = >$(BUILD)/make.log 2>&1 || { cat $(BUILD)/make.log; exit 1; }
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all help build setup demo check check-gpu bench format lint install clean
+.PHONY: all help build setup demo check check-cuda check-gpu bench format lint install clean
 .DEFAULT_GOAL := all
 
 all: build                ## the same as build
@@ -43,11 +43,14 @@ demo: setup               ## builds, then runs the models of models/ with both s
 	@{ $(CONFIGURE) && $(COMPILE); } $(QUIET)
 	@$(DEMO)
 
-check: setup              ## builds with ONNX and runs every test that needs no GPU
+check: setup              ## builds with ONNX and runs every test that needs no GPU, but check-cuda's
 	@mkdir -p $(BUILD)
 	@python='$(PYTHON)'; [ -n "$$python" ] || python=$$(scripts/venv) || exit 1; \
 	  { $(CONFIGURE) -DUPCONV_ONNX=ON -DUPCONV_PYTEST=ON -DUPCONV_PYTHON="$$python" && $(COMPILE); } $(QUIET)
-	@scripts/test $(BUILD)
+	@scripts/test $(BUILD) -LE compile
+
+check-cuda: build         ## compiles generated kernels for every GPU architecture; needs NVRTC, no GPU, minutes
+	@scripts/test $(BUILD) -L compile
 
 check-gpu:                ## builds in build-gpu/, then runs the tests that need an NVIDIA GPU
 	@scripts/check-gpu

@@ -291,6 +291,30 @@ def test_plan_explains():
     assert "8x32x24x48x96" in text
 
 
+@pytest.fixture
+def fake_compiler(monkeypatch):
+    """A stand-in for NVRTC: plans for CUDA are made, and nothing is compiled."""
+    folder = os.path.join(os.environ["UPCONV_BINARY_DIR"], "tests", "fakes")
+    monkeypatch.setenv("UPCONV_NVRTC", os.path.join(folder, "fake_nvrtc.so"))
+    monkeypatch.setenv("UPCONV_CACHE_DIR", "")
+
+
+def test_plan_for_an_architecture(fake_compiler):
+    text = "ci4 co8 in8x8 k3 s2 | tanh"
+    plan = succeeds("plan", text, "--device", "cuda:sm_90a")
+    assert re.search(r"^  \* cuda-ffma ", plan, re.M)
+    source = succeeds("plan", text, "--device", "cuda:sm_90a", "--source")
+    assert source.startswith(f"// {text}\n// value %1, for sm_90a\n")
+    assert "\n#define TAPS 9\n" in source
+    assert "upconv_value1" in source and "pack_weights" in source
+    fails("plan", text, "--device", "cuda:sm_60", says="sm_75 or later")
+
+
+def test_source_needs_an_architecture(model):
+    fails("plan", "ci4 co8 in8x8 k3", "--source", says="a plan for CUDA has a source")
+    fails("plan", model, "--source", says="--source goes with a problem in text form")
+
+
 def test_plan_takes_words_without_quotes():
     assert succeeds("plan", "ci4", "co4", "in8", "k3") == succeeds("plan", "ci4 co4 in8 k3")
 

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cuda_covering.h"
+
+enum { F = COVERING_FUSED, T = COVERING_TILED, FM = COVERING_FUSED | COVERING_MMA };
+enum { LOOPS = COVERING_LOOPS, GLOBAL = COVERING_GLOBAL_WEIGHTS };
+
+/* The cases of a family stand together. */
+const covering_case covering_cases[] = {
+    {"geometry", F, "ci3 co16 in4x8x9 k3 s2 p1 bias"},
+    {"geometry", F, "n2 ci5 co7 in40 k4 s2 p1"},
+    {"geometry", F, "ci4 co6 in9x7 k2x5 s3 p0x2 pe1x0 op2x0 bias"},
+    {"geometry", F, "ci2 co3 in4x5x6 k1x2x3 s2x3x4 op1x1x3"},
+    {"geometry", F, "ci3 co4 in7x9 k3 s2 d3 p2 op2"},
+    {"geometry", F, "ci3 co4 in6x5x4 k2x3x2 s2x2x1 d1x2x4 p-1x0x3 bias"},
+    {"geometry", F, "ci2 co1 in1x1x1 k4"},
+
+    {"tensor cores", FM, "n2 ci16 co32 in5x9x11 k3 s2 p1 op1 bias math=tf32"},
+    {"tensor cores", FM, "n2 ci20 co24 in5x9x11 k2 s2 bias dtype=bf16"},
+    {"tensor cores", FM, "n2 ci9 co12 in33 k4 s2 p1 bias dtype=f16 y=f32"},
+    {"tensor cores", FM, "n2 ci128 co80 in20x20 k4 s2 p1 dtype=f16"},
+    {"tensor cores", FM, "ci4 co4 in12x30 k3 s3x2 d1x2 p1 math=tf32"},
+    {"tensor cores", FM, "ci17 co9 in6x6x6 k3x2x1 s2x4x4 op0x3x3 math=tf32"},
+
+    {"groups", FM, "n1 ci32 co32 in5x7x9 k3x5x7 s2 p1x2x3 op1 g4 math=tf32"},
+    {"groups", FM, "n2 ci24 co40 in9x12 k3 s2 g2 dtype=bf16 | relu"},
+    {"groups", F, "ci6 co9 in5x6x7 k4 s2 p1 g3 bias | tanh"},
+    {"groups", F, "n1 ci64 co64 g64 in9x8x7 k4 s2 p1 | tanh | mul @t | mul %0"},
+    {"groups", F, "n2 ci24 co48 g24 in31x17 k3 s2 p1 bias dtype=f16 | leaky_relu"},
+    {"groups", T, "ci12 co18 in6x7 k3 s2 g6 | softmax | max_pool 3 s1 p1"},
+
+    {"cell pools", FM,
+     "n2 ci16 co32 in5x9x11 k3 s2 p1 op1 bias math=tf32 | leaky_relu 0.2 | mul @m | leaky_relu 0.2 "
+     "| max_pool 2"},
+    {"cell pools", FM, "ci8 co8 in20x20 k3 s2 dtype=f16 | tanh | mul @m | max_pool 2 ceil"},
+    {"cell pools", F, "ci3 co5 in9x10 k4 s2 p1 | sigmoid | avg_pool 4 p1 exclude_pad | exp"},
+    {"cell pools", F, "ci3 co5 in9x10 k3 p1 | silu | avg_pool 2x3 ceil div=5"},
+    {"cell pools", F, "ci3 co8 in4x5x6 k3 | neg | max_pool 1x2x3 s2x3x3 p0x1x1 | gelu"},
+    {"cell pools", F, "ci5 co4 in30 k8 s4 p2 | extreme_pool 8 dir=@s | scale @t | add @u"},
+
+    {"tiled pools", T, "ci3 co20 in9x7 k4 s2 p1 bias | silu | avg_pool 3 s1 p1"},
+    {"tiled pools", T, "ci8 co9 in6x6x6 k3 s2 p1 math=tf32 | gelu | max_pool 3 s2 p1"},
+    {"tiled pools", T,
+     "ci4 co4 in14x12 k3 s2 | relu | max_pool 2 s3 d2 ceil | avg_pool 3 s2 p1 pe0 exclude_pad"},
+    {"tiled pools", T, "ci4 co6 in50 k4 s3 | leaky_relu | max_pool 2 | sigmoid | avg_pool 3 div=2"},
+    {"tiled pools", T, "ci4 co6 in9x50 k4 s3 bias | mish | avg_pool 2x3 s1x2 d3x1 p1 | tanh"},
+    {"tiled pools", T,
+     "n2 ci4 co6 in40x40 k3 s2 dtype=f16 | silu | avg_pool 2 s3 | extreme_pool 3 "
+     "s1 p1 dir=@d"},
+
+    {"folds", F,
+     "n2 ci3 co16 in4x8x9 k3 s2 p1 bias | scale @s[] | avg_pool 2 | add @b | scale @t[]"},
+    {"folds", FM,
+     "n2 ci16 co8 in12x12 k4 s2 p1 math=tf32 | batch_norm mean=@m var=@v weight=@w "
+     "bias=@b | relu"},
+    {"folds", FM, "ci8 co8 in30 k5 s4 p1 math=tf32 | mul 0.5 | div @q | avg_pool 2 | sub @b"},
+    {"folds", F,
+     "ci8 co12 g4 in9x10 k3 s2 bias | mul @s | batch_norm mean=@m var=@v | avg_pool 2 "
+     "| sigmoid"},
+    {"folds", F, "ci8 co8 in9x10 k3 s2 dtype=f16 | mul @s | leaky_relu | mul -2 | relu"},
+
+    {"operators", F, "ci3 co5 in9 k4 s2 | elu 0.7 | selu | celu 0.5 | softplus 2 10 | softsign"},
+    {"operators", F, "ci3 co5 in9x7 k4 s2 | gelu | mul %0 | gelu_tanh | sub %1 | mish | div 3"},
+    {"operators", FM,
+     "ci4 co5 in9x7 k4 s2 math=tf32 | silu | hardswish | hardsigmoid | clamp -1 "
+     "0.9 | add %0"},
+    {"operators", F, "ci3 co5 in4x5x6 k3 s2 | prelu @p | tanh | abs | add 1 | sqrt | exp | neg"},
+    {"operators", F,
+     "ci3 co5 in9x9 k3 s2 | sigmoid | batch_norm mean=@m var=@v weight=@w bias=@b "
+     "eps=0.01 | two_slope @c @d | sub %1 %3"},
+    {"operators", T, "ci3 co5 in9x9 k3 s2 | sigmoid | logsumexp | mul %0 | hardswish | clamp 0 6"},
+
+    {"channels", T, "ci3 co5 in4x5x6 k2x3x4 s3x2x1 d2 p1 op1 bias | softmax | relu"},
+    {"channels", T, "n2 ci4 co300 in20 k4 s2 | log_softmax | exp"},
+    {"channels", T, "ci4 co33 in9x9 k3 s2 p1 dtype=bf16 | logsumexp | hardswish | clamp -1 1"},
+    {"channels", T, "ci4 co6 in9x9 k3 s2 | mean c | sub %0 %1 | mul %2 | mean c | sqrt"},
+    {"channels", T, "ci4 co7 in9x9 k3 s2 | max c | sub %0 %1 | min c | max_pool 2"},
+    {"channels", T, "ci8 co8 g2 in9x9 k3 s2 math=tf32 | sum c | tanh | mul %0"},
+
+    {"reductions", T, "n2 ci3 co20 in9x7 k4 s2 p1 bias | silu | avg_pool 3 s1 p1 | mean w | exp"},
+    {"reductions", T, "n2 ci200 co5 in9x7 k4 s2 p1 bias | gelu | max_pool 3 s2 p1 | sum hw"},
+    {"reductions", T, "ci4 co6 in5x6x7 k3 s2 | max dh | min w"},
+    {"reductions", T, "ci4 co6 in60 k3 s2 dtype=f16 | softmax | min w | relu"},
+    {"reductions", T, "ci4 co6 in5x6x7 k3 s2 math=tf32 | relu | global_avg_pool | softmax"},
+
+    {"kept values", F | T, "n2 ci9 co5 in9x7 k4 s2 p1 bias | mean hw | sigmoid | mul %0"},
+    {"kept values", T,
+     "n2 ci9 co5 in9x7 k4 s2 p1 bias | relu | max w | sub %1 %2 | mul %0 | sum h"},
+    {"kept values", T, "ci4 co1500 in30x30 k3 s2 | softmax | avg_pool 7 s1 p3 | log_softmax"},
+    {"kept values", T,
+     "ci4 co6 in8 k2 s2 | silu | max_pool %1 3 s2 p1 | max_pool %1 9 s1 | add %2 %3"},
+    {"kept values", T, "ci4 co6 in30x30 k3 s2 | tanh | max_pool 2 | add #r | sum hw"},
+    {"kept values", F | T, "ci4 co6 in1x30 k3x2 s2 p1x0 | tanh | global_max_pool | add %1 | gelu"},
+
+    {"residues", F, "n2 ci4 co6 in40 k16 s8 p4 bias | tanh"},
+    {"residues", F | LOOPS, "n1 ci4 co6 in5x5x5 k5 s4 p1 bias | tanh"},
+    {"residues", F | LOOPS, "ci3 co2 in6x7 k3x40 s2x37"},
+    {"residues", F | LOOPS | GLOBAL, "ci2 co16 in9x9 k31 s2 p15"},
+    {"residues", F | LOOPS | GLOBAL, "ci3 co33 in6x6x6 k11x9x7 s3x2x2 d1x2x1 bias dtype=f16"},
+    {"residues", T | LOOPS, "ci4 co4 in6x7 k9 s7 p1 | relu | max_pool 3 s2"},
+
+    {"data types", FM, "ci4 co8 in9x10 k3 s2 x=f16 math=tf32 bias"},
+    {"data types", F, "ci4 co8 in9x10 k3 s2 w=bf16 y=f16 | silu"},
+    {"data types", FM, "ci4 co8 in9x10 k3 s2 x=bf16 w=bf16 y=f32 | gelu | max_pool 2"},
+    {"data types", F, "ci4 co8 in9x10 k3 s2 x=f16 w=bf16 y=bf16 | softsign"},
+    {"data types", T, "ci4 co8 in9x10 k3 s2 x=bf16 y=f16 | softmax"},
+
+    {"layouts", FM, "n2 ci16 co24 in9x10x11 k3 s2 p1 math=tf32 layout=ndhwc | relu | max_pool 2"},
+    {"layouts", FM, "n2 ci16 co16 in9x8 k3 p1 dtype=f16 xlayout=ndhwc | relu"},
+    {"layouts", F, "ci5 co3 in30 k4 s2 p1 dtype=bf16 ylayout=ndhwc bias"},
+    {"layouts", F, "ci12 co12 g12 in30x9 k4 s2 p1 layout=ndhwc | hardswish"},
+    {"layouts", T, "ci5 co3 in9x10 k4 s2 p1 layout=ndhwc | log_softmax | avg_pool 3 s1 p1"},
+
+    {"extra tensors", FM, "n2 ci20 co24 in5x9x11 k2 s2 bias dtype=bf16 | relu | add #res:bf16"},
+    {"extra tensors", F,
+     "n2 ci4 co6 in9x7 k4 s2 p1 | mul #a[nc] | add #b[hw]:f16 | prelu #c[chw] | div #q[n]"},
+    {"extra tensors", FM,
+     "ci8 co8 in8x8 k2 s2 dtype=f16 | tanh | add #a:f16 | max_pool 2 | mul #b | "
+     "gelu"},
+    {"extra tensors", T,
+     "n2 ci3 co20 in9x7 k4 s2 | silu | avg_pool 3 s1 p1 | mul #r | softmax | mul "
+     "#s[nhw]:bf16 | mean w"},
+    {"extra tensors", T,
+     "ci3 co2 in9x7 k4 s2 | sub #a | mul #b | mean hw | add #c[nc] | mul #d | "
+     "max_pool 3 s1 p1"},
+};
+const size_t covering_case_count = sizeof covering_cases / sizeof covering_cases[0];

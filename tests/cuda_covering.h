@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Problems that between them reach every part of the CUDA code generator, by family: what they have in
+ * common, and what an architecture must have seen to be trusted with the rest of it.
+ */
+#ifndef UPCONV_TESTS_CUDA_COVERING_H
+#define UPCONV_TESTS_CUDA_COVERING_H
+
+#include <stddef.h>
+
+/* What the planner must make of a problem: which passes with the convolution there are, ... */
+enum {
+  COVERING_FUSED = 1,          /* one is finished in registers */
+  COVERING_TILED = 2,          /* one has tile buffers */
+  COVERING_LOOPS = 4,          /* one goes over its taps in a loop */
+  COVERING_GLOBAL_WEIGHTS = 8, /* one has more weights than shared memory takes */
+  COVERING_MMA = 16,           /* tensor cores apply, from sm_80 on */
+};
+
+typedef struct covering_case {
+  const char *family;
+  int expect;
+  const char *text;
+} covering_case;
+
+extern const covering_case covering_cases[];
+extern const size_t covering_case_count;
+
+#endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+// labels: valgrind
+/*
+ * What is generated for CUDA, as text: on a stand-in for NVRTC, so without any of NVIDIA's software. Whether the texts
+ * compile is test_cuda_compile's part, whether they are right the GPU tests'.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/engine.h"
+#include "cuda_covering.h"
+#include "lowered.h"
+#include "plan.h"
+#include "sandbox.h"
+
+#define FAKE UPCONV_FAKES "/fake_nvrtc.so"
+
+static upconv_context *open_for(const char *device) {
+  upconv_context_options options = {.device = device};
+  upconv_context *context = NULL;
+  CHECK_STATUS(upconv_context_create(&options, &context), UPCONV_OK);
+  return context;
+}
+
+/* NULL and *refusal when the candidate does not apply. */
+static upconv_plan *plan_for(upconv_context *context, const char *text, const char *candidate,
+                             bool *refused) {
+  upconv_problem *problem = NULL;
+  upconv_epilogue *epilogue = NULL;
+  upconv_plan *plan = NULL;
+  upconv_plan_options options = {.candidate = candidate};
+  *refused = false;
+  if (CHECK_STATUS(upconv_problem_parse(text, &problem, &epilogue), UPCONV_OK)) {
+    upconv_status status = upconv_plan_create(context, problem, epilogue, &options, &plan);
+    *refused =
+        status == UPCONV_UNSUPPORTED && strstr(upconv_last_error(), " does not apply: ") != NULL;
+    if (!*refused) CHECK_STATUS(status, UPCONV_OK);
+  }
+  upconv_epilogue_destroy(epilogue);
+  upconv_problem_destroy(problem);
+  return plan;
+}
+
+static char *source_of(const upconv_plan *plan) {
+  size_t length = 0, again = 0;
+  if (!CHECK_STATUS(upconv_plan_source(plan, NULL, 0, &length), UPCONV_OK)) return NULL;
+  char *text = check_alloc(length + 1, 0);
+  CHECK_STATUS(upconv_plan_source(plan, text, length + 1, &again), UPCONV_OK);
+  CHECK_INT(again, length);
+  CHECK_INT(strlen(text), length);
+  CHECK_GUARDS(text);
+  return text;
+}
+
+static char *source_for(const char *device, const char *text, const char *candidate) {
+  upconv_context *context = open_for(device);
+  bool refused = false;
+  upconv_plan *plan = context ? plan_for(context, text, candidate, &refused) : NULL;
+  CHECK(!refused);
+  char *source = plan ? source_of(plan) : NULL;
+  upconv_plan_destroy(plan);
+  upconv_context_destroy(context);
+  return source;
+}
+
+/* ---------------------------------------------------------------- errors */
+
+static void ask_without_compiler(void) {
+  setenv("UPCONV_NVRTC", "/no/libnvrtc.so", 1);
+  upconv_context_options options = {.device = "cuda:sm_90a"};
+  upconv_context *context = NULL;
+  upconv_status status = upconv_context_create(&options, &context);
+  sandbox_say("%d %d %s", status, context == NULL, upconv_last_error());
+}
+
+/* The library looks for NVRTC once per process. */
+static void without_compiler(void) {
+  const char *said = sandbox_run(ask_without_compiler);
+  CHECK_SAYS(said, "5 1 UPCONV_NVRTC = \"/no/libnvrtc.so\" is not NVRTC");
+}
+
+static void unknown_architectures(void) {
+  static const struct {
+    const char *device;
+    upconv_status status;
+    const char *says;
+  } cases[] = {
+      {"cuda:sm_70", UPCONV_INVALID_ARGUMENT, "an architecture is sm_75 or later"},
+      {"cuda:sm_", UPCONV_INVALID_ARGUMENT, "an architecture is sm_75 or later"},
+      {"cuda:sm_90b", UPCONV_INVALID_ARGUMENT, "an architecture is sm_75 or later"},
+      {"cuda:sm_90aa", UPCONV_INVALID_ARGUMENT, "an architecture is sm_75 or later"},
+      {"cuda:sm_-90", UPCONV_INVALID_ARGUMENT, "an architecture is sm_75 or later"},
+      {"cuda:sm_99999999999999999999", UPCONV_INVALID_ARGUMENT,
+       "an architecture is sm_75 or later"},
+      {"cuda:sm_120", UPCONV_UNSUPPORTED, "NVRTC 13.0 does not know this architecture"},
+      {"cuda:sm_80a", UPCONV_UNSUPPORTED, "NVRTC 13.0 does not know this architecture"},
+      {"cuda:90", UPCONV_DEVICE_ERROR, ""},
+      {"cuda:", UPCONV_INVALID_ARGUMENT, "must be cpu, cuda, cuda:N or cuda:sm_NN"},
+      {"cuda:90a", UPCONV_INVALID_ARGUMENT, "must be cpu, cuda, cuda:N or cuda:sm_NN"},
+      {"cuda:compute_90", UPCONV_INVALID_ARGUMENT, "must be cpu, cuda, cuda:N or cuda:sm_NN"},
+      {"cudasm_90", UPCONV_INVALID_ARGUMENT, "must be cpu, cuda, cuda:N or cuda:sm_NN"},
+  };
+  for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
+    check_context("%s", cases[i].device);
+    upconv_context_options options = {.device = cases[i].device};
+    upconv_context *context = NULL;
+    CHECK_STATUS(upconv_context_create(&options, &context), cases[i].status);
+    CHECK(context == NULL);
+    CHECK_SAYS(upconv_last_error(), cases[i].says);
+  }
+  check_context(NULL);
+}
+
+static void nothing_to_run_on(void) {
+  upconv_context *context = open_for("cuda:sm_90a");
+  bool refused;
+  upconv_plan *plan = context ? plan_for(context, "ci2 co3 in4 k2", NULL, &refused) : NULL;
+  if (!plan) return;
+  CHECK_SAYS(upconv_context_describe(context), "sm_90a");
+  int64_t x_shape[] = {1, 2, 4}, w_shape[] = {2, 3, 2}, y_shape[] = {0, 0, 0};
+  size_t workspace_size = 0, packed_size = upconv_plan_packed_size(plan);
+  CHECK(packed_size > 0);
+  CHECK_STATUS(upconv_plan_output_shape(plan, x_shape, y_shape), UPCONV_OK);
+  CHECK_INT(y_shape[2], 5);
+  CHECK_STATUS(upconv_plan_workspace_size(plan, x_shape, &workspace_size), UPCONV_OK);
+  float *x = check_alloc(64, 0), *y = check_alloc(64, 0), *w = check_alloc(64, 0);
+  void *packed = check_alloc(packed_size, 0), *workspace = check_alloc(workspace_size + 64, 0);
+  upconv_parameters parameters = {
+      .weight = upconv_tensor_dense(w, UPCONV_F32, 3, w_shape, UPCONV_CHANNELS_FIRST)};
+  CHECK_STATUS(upconv_plan_pack(plan, &parameters, packed, NULL), UPCONV_DEVICE_ERROR);
+  CHECK_SAYS(upconv_last_error(), "sm_90a was named to plan for");
+  upconv_arguments arguments = {
+      .x = upconv_tensor_dense(x, UPCONV_F32, 3, x_shape, UPCONV_CHANNELS_FIRST),
+      .y = upconv_tensor_dense(y, UPCONV_F32, 3, y_shape, UPCONV_CHANNELS_FIRST),
+      .packed = packed,
+      .workspace = workspace,
+      .workspace_size = workspace_size};
+  CHECK_STATUS(upconv_execute(plan, &arguments), UPCONV_DEVICE_ERROR);
+  CHECK_SAYS(upconv_last_error(), "sm_90a was named to plan for");
+  CHECK(check_is_poison(packed, packed_size) && check_is_poison(y, 64));
+  CHECK_FREE(x);
+  CHECK_FREE(y);
+  CHECK_FREE(w);
+  CHECK_FREE(packed);
+  CHECK_FREE(workspace);
+  upconv_plan_destroy(plan);
+  upconv_context_destroy(context);
+}
+
+static void source_needs_cuda(void) {
+  upconv_context *context = open_for("cpu");
+  bool refused;
+  upconv_plan *plan = context ? plan_for(context, "ci2 co3 in4 k2", NULL, &refused) : NULL;
+  size_t length = 7;
+  CHECK_STATUS(upconv_plan_source(plan, NULL, 0, &length), UPCONV_UNSUPPORTED);
+  CHECK_SAYS(upconv_last_error(), "candidate cpu-");
+  CHECK_INT(length, 7);
+  CHECK_STATUS(upconv_plan_source(NULL, NULL, 0, &length), UPCONV_INVALID_ARGUMENT);
+  CHECK_STATUS(upconv_plan_source(plan, NULL, 1, &length), UPCONV_INVALID_ARGUMENT);
+  upconv_plan_destroy(plan);
+  upconv_context_destroy(context);
+}
+
+/* ---------------------------------------------------------------- what a source says */
+
+static bool has_line(const char *source, const char *line) {
+  size_t length = strlen(line);
+  for (const char *at = strstr(source, line); at; at = strstr(at + 1, line))
+    if ((at == source || at[-1] == '\n') && (at[length] == '\n' || at[length] == '\0')) return true;
+  return false;
+}
+
+static int count_of(const char *source, const char *part) {
+  int count = 0;
+  for (const char *at = strstr(source, part); at; at = strstr(at + 1, part)) count++;
+  return count;
+}
+
+static void check_lines(const char *text, const char *candidate, const char *const *lines) {
+  char *source = source_for("cuda:sm_90a", text, candidate);
+  if (!source) return;
+  for (; *lines; lines++) CHECK_MSG(has_line(source, *lines), "no line '%s'", *lines);
+  CHECK_INT(count_of(source, "\n// packing for "), 1);
+  CHECK_INT(count_of(source, "pack_weights("), 1);
+  CHECK_FREE(source);
+}
+
+/* The founding models: what the rules have made of them, and the taps that are left. */
+static void founding_models(void) {
+  check_lines("n128 ci3 co16 in16x32x32 k3 s2 p1 bias | scale 0.5 | avg_pool 2 | add @b | scale 1",
+              NULL,
+              (const char *const[]){"// n128 ci3 co16 in16x32x32 k2 p1 bias", "#define CI 3",
+                                    "#define TAPS 8", "#define R0 1", "#define R1 1",
+                                    "#define R2 1", NULL});
+  check_lines("n8 ci32 co32 in12x24x48 k3x5x7 s2 p1x2x3 op1 g4", NULL,
+              (const char *const[]){"// n8 ci32 co32 g4 in12x24x48 k3x5x7 s2 p1x2x3 op1",
+                                    "// value %0, for sm_90a", "#define KERNEL_NAME upconv_value0",
+                                    "#define CI 8", "#define CO 8", "#define TAPS 105",
+                                    "#define R0 2", "#define R1 2", "#define R2 2", NULL});
+  const char *const c_lines[] = {"#define KERNEL_NAME upconv_value2",
+                                 "#define CI 16",
+                                 "#define CO 32",
+                                 "#define KERNEL 27",
+                                 "#define TAPS 27",
+                                 "#define OFFSETS 8",
+                                 "#define R0 2",
+                                 "#define R1 2",
+                                 "#define R2 2",
+                                 "#define BASE0 0",
+                                 "#define STATIC_TAPS 1",
+                                 "#define WORD_IS_F32 1",
+                                 NULL};
+  check_lines("n16 ci16 co32 in16x32x32 k3 s2 p1 op1 bias math=tf32 | leaky_relu 0.2 | mul @m | "
+              "leaky_relu 0.2 | max_pool 2",
+              "cuda-mma", c_lines);
+}
+
+/* ---------------------------------------------------------------- the covering set */
+
+static const char *const archs[] = {"cuda:sm_75", "cuda:sm_80", "cuda:sm_86", "cuda:sm_90a",
+                                    "cuda:sm_100"};
+static const char *const candidates[] = {"cuda-ffma", "cuda-mma"};
+
+enum { MOST_SOURCES = 2048 };
+
+/* FNV-1a */
+static uint64_t hash_of(const char *text) {
+  uint64_t hash = 14695981039346656037u;
+  for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+  return hash;
+}
+
+static int passes_of(const upconv_plan *plan) {
+  const uc_cuda_engine *e = plan->state;
+  int found = 0;
+  for (int i = 0; i < e->kernel_count; i++) {
+    const uc_cuda_kernel *k = &e->kernel[i];
+    if (!k->pass->conv) continue;
+    found |= k->fused ? COVERING_FUSED : COVERING_TILED;
+    if (!k->static_taps) found |= COVERING_LOOPS;
+    if (!k->shared_weights) found |= COVERING_GLOBAL_WEIGHTS;
+  }
+  return found;
+}
+
+/* The operators that reach the generator. */
+static void mark_operators(const upconv_plan *plan, bool *met) {
+  const upconv_epilogue *tail = plan->lowered.tail;
+  for (int i = 0; i < tail->op_count; i++) met[tail->op[i].kind] = true;
+}
+
+static void check_source(const upconv_plan *plan, uint64_t *hash) {
+  char *source = source_of(plan);
+  if (!source) return;
+  const uc_cuda_engine *e = plan->state;
+  CHECK_INT(count_of(source, "#define KERNEL_NAME "), e->kernel_count);
+  CHECK_INT(count_of(source, "\n// packing for "), 1);
+  CHECK(!strstr(source, "(null)"));
+  uint64_t now = hash_of(source);
+  CHECK(*hash == 0 || *hash == now);
+  *hash = now;
+  CHECK_FREE(source);
+}
+
+/* One candidate of one case; the hash is that of an earlier time, or 0. */
+static void check_case(upconv_context *context, const covering_case *c, const char *candidate,
+                       bool *met, uint64_t *hash) {
+  bool refused, mma = strcmp(candidate, "cuda-mma") == 0;
+  upconv_plan *plan = plan_for(context, c->text, candidate, &refused);
+  CHECK_INT(!refused, !mma || (c->expect & COVERING_MMA && context->target->major >= 8));
+  if (!plan) return;
+  mark_operators(plan, met);
+  if (!mma) CHECK_INT(passes_of(plan), c->expect & ~COVERING_MMA);
+  check_source(plan, hash);
+  upconv_plan_destroy(plan);
+}
+
+/* Each is what its family says, and comes out the same whatever was generated before it. */
+static void covering_set(void) {
+  static uint64_t hash[MOST_SOURCES];
+  bool met[UPCONV_OP_COUNT] = {false};
+  size_t all = covering_case_count * CHECK_COUNT(archs) * CHECK_COUNT(candidates);
+  if (!CHECK(covering_case_count >= 60 && all <= MOST_SOURCES)) return;
+  for (size_t turn = 0; turn < 2 * CHECK_COUNT(archs); turn++) {
+    bool again = turn >= CHECK_COUNT(archs);
+    size_t a = turn % CHECK_COUNT(archs);
+    upconv_context *context = open_for(archs[a]);
+    for (size_t i = 0; context && i < covering_case_count; i++) {
+      size_t c = again ? covering_case_count - 1 - i : i;
+      check_context("%s: %s", archs[a], covering_cases[c].text);
+      for (size_t k = 0; k < CHECK_COUNT(candidates); k++)
+        check_case(context, &covering_cases[c], candidates[k], met,
+                   &hash[(a * covering_case_count + c) * CHECK_COUNT(candidates) + k]);
+    }
+    upconv_context_destroy(context);
+  }
+  check_context(NULL);
+  for (int k = 0; k < UPCONV_OP_COUNT; k++)
+    CHECK_MSG(met[k], "no case generates code for %s", upconv_op_name((upconv_op_kind)k));
+}
+
+/* Two different problems never have one source: the cache would mix them up. */
+static void sources_differ(void) {
+  static const char *const texts[] = {"ci4 co4 in8 k3 s2",
+                                      "ci4 co4 in8 k3 s2 p1",
+                                      "ci4 co4 in8 k3 s2 p0 pe1",
+                                      "ci4 co4 in8 k3 s2 x=f16",
+                                      "ci4 co4 in8 k3 s2 y=f16",
+                                      "ci4 co4 in8 k3 s2 | relu",
+                                      "ci4 co4 in8 k3 s2 g2",
+                                      "ci4 co4 in8 k3 s2 | mul 2 | relu",
+                                      "ci4 co4 in8 k3 s2 | gelu",
+                                      "ci4 co4 in8 k3 s2 | elu 0.5",
+                                      "ci4 co4 in8 k3 s2 | elu 0.25",
+                                      "ci4 co4 in8 k3 s2 | tanh | add @a",
+                                      "ci4 co4 in8 k3 s2 | tanh | add @a[]",
+                                      "ci4 co4 in8 k3 s2 | tanh | add #a",
+                                      "ci4 co4 in8 k3 s2 | tanh | add #a:f16"};
+  uint64_t hash[CHECK_COUNT(texts)] = {0};
+  for (size_t i = 0; i < CHECK_COUNT(texts); i++) {
+    char *source = source_for("cuda:sm_90a", texts[i], "cuda-ffma");
+    if (!source) continue;
+    hash[i] = hash_of(source);
+    for (size_t j = 0; j < i; j++) CHECK_MSG(hash[i] != hash[j], "%s and %s", texts[i], texts[j]);
+    CHECK_FREE(source);
+  }
+}
+
+int main(int argc, char **argv) {
+  setenv("UPCONV_NVRTC", FAKE, 1);
+  setenv("UPCONV_CACHE_DIR", "", 1);
+  static const check_test tests[] = {
+      {"without_compiler", without_compiler}, /* first: before this process has found one */
+      {"unknown_architectures", unknown_architectures},
+      {"nothing_to_run_on", nothing_to_run_on},
+      {"source_needs_cuda", source_needs_cuda},
+      {"founding_models", founding_models},
+      {"covering_set", covering_set},
+      {"sources_differ", sources_differ},
+  };
+  return check_main(argc, argv, tests, CHECK_COUNT(tests));
+}
