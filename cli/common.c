@@ -15,9 +15,10 @@ int open_context(const char *command, const char *device, int threads, upconv_co
   /* the commands' tensors are in host memory, which a CUDA plan cannot read */
   upconv_context_destroy(*context);
   *context = NULL;
-  return cli_fail("%s: --device %s: this command runs on the CPU in this version; a CUDA device can be "
-                  "planned for (upconv plan) and used through the C interface",
-                  command, device);
+  return cli_fail(
+      "%s: --device %s: this command runs on the CPU in this version; a CUDA device can be "
+      "planned for (upconv plan) and used through the C interface",
+      command, device);
 }
 
 const upconv_error_model *find_error_model(upconv_math math, const char *device) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pack time: the caller's parameters, checked; formulas and folds evaluated in float64. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,7 @@ upconv_status uc_param_check_count(const uc_lowered *lowered, const upconv_param
 static double number_of(uc_ref ref, const uc_values *value, int64_t i) {
   if (ref.param < 0) return ref.constant;
   const uc_values *v = &value[ref.param];
+  assert(v->number); /* formulas read only what was evaluated before them */
   return v->number[v->size == 1 ? 0 : i];
 }
 
@@ -322,6 +324,7 @@ static upconv_status bind(const uc_lowered *lowered, const uc_values *value, uc_
     const uc_values *v = &value[lowered->param_of_decl[i]];
     folded->param[i] = allocate(v->size);
     if (!folded->param[i]) return no_memory();
+    assert(v->number);
     memcpy(folded->param[i], v->number, (size_t)v->size * sizeof *v->number);
   }
   return UPCONV_OK;

@@ -4,6 +4,7 @@
  * implementation may be off. The table in the middle is the one place with these constants;
  * docs/MATH.md repeats and explains it.
  */
+#include <assert.h>
 #include <math.h>
 
 #include "reference_parts.h"
@@ -143,6 +144,7 @@ static double argument_roundings(upconv_op_kind kind, const double *attr, uc_app
 /* The image of an interval under a function that is monotone on both sides of its turn. */
 static uc_approx apply(upconv_op_kind kind, const double *attr, uc_approx x) {
   const function *f = find(kind);
+  assert(f->formula); /* the table has every function of one operand */
   double value = f->formula(x.value, attr);
   if (uc_approx_is_special(x)) {
     if (!isfinite(value)) return uc_approx_exact(value);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elementwise operators on floating point with the library's kernels: what an epilogue does, row
    by row. */
+#include <assert.h>
 #include <math.h>
 
 #include "../cpu/isa.h"
@@ -34,10 +35,11 @@ bool uc_run_vector(const uc_onnx_task *t, int operands, const uc_view *const *op
                    const uc_view *out) {
   const uc_isa *isa = t->isa;
   uc_elementwise e = {.n = 0};
-  upconv_dtype dtype[1 + OPERANDS];
+  upconv_dtype dtype[1 + OPERANDS] = {UPCONV_F32};
   _Alignas(UC_ALIGN) float row[OPERANDS][UC_ROW + UC_PAD];
   if (!isa || !find_kind(t, operand, operands, &e)) return false;
   int count = t->fn == UC_FN_CLIP ? 1 : operands;
+  assert(count >= 1 && count <= OPERANDS);
   const uc_view *views[1 + OPERANDS] = {out, operand[0], operand[count - 1]};
   for (int k = 0; k <= count; k++)
     if (!uc_onnx_engine_dtype(views[k]->dtype, &dtype[k])) return false;
