@@ -4,6 +4,7 @@
  * element, are run on values and on both ends of the intervals; the others have bounds of their
  * own.
  */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +137,7 @@ static upconv_status run_elementwise(const uc_onnx_task *t, const uc_exact *in,
   static const uc_exact missing = {.at = NULL};
   const uc_exact *operand[3] = {&missing, &missing, &missing};
   int operands = uc_fn_operands(t->fn);
+  assert(operands >= 1 && operands <= 3);
   if (all_int(t, in, out)) return run_int(t, in, out);
   if (operands == 2) {
     operand[0] = &in[0];
