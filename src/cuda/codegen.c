@@ -45,13 +45,6 @@ static int64_t run_length(const uc_cuda_kernel *k) {
   return 1;
 }
 
-/* Blocks that a multiprocessor should hold: while some wait for memory, others compute. With few sums a thread gets along
-   with 64 registers, so that there are 32 warps; else with 128, and 16. */
-static int64_t min_blocks(const uc_cuda_kernel *k) {
-  int64_t sums = k->mma ? k->rt * k->mt * k->nt * 4 : k->rt * k->mc * k->thread_cells;
-  return uc_max(1, (sums <= 32 ? 1024 : 512) / k->threads);
-}
-
 static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const upconv_problem *p = &e->lowered->conv;
   int64_t channels = k->pass->step[k->pass->target].channels;
@@ -60,7 +53,7 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   uc_text_add(text, "\n// ---- this pass ----\n");
   uc_text_add(text, "#define KERNEL_NAME %s\n", k->name);
   define(text, "THREADS", k->threads);
-  define(text, "MIN_BLOCKS", min_blocks(k));
+  define(text, "MIN_BLOCKS", k->min_blocks);
   define(text, "CO", co);
   define(text, "BM", k->bm);
   define(text, "BLOCKS_PER_GROUP", blocks);
@@ -245,6 +238,8 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
 }
 
 upconv_status uc_cuda_kernel_source(const uc_cuda_engine *e, uc_cuda_kernel *k, char **source) {
+  free(*source); /* of an earlier try */
+  *source = NULL;
   if (k->static_taps && k->tap) qsort(k->tap, (size_t)k->tap_count, sizeof *k->tap, by_offset);
   return uc_cuda_text(write_kernel, e, k, source);
 }

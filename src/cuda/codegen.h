@@ -4,7 +4,7 @@
 
 #include "engine.h"
 
-/* The whole program of a shaped kernel, freed by the caller. */
+/* The whole program of a shaped kernel, freed by the caller; an earlier *source (NULL: none) is freed. */
 upconv_status uc_cuda_kernel_source(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
                                     char **source);
 /* The program that packs: kernels pack_params and pack_weights. */

@@ -66,8 +66,9 @@ typedef struct uc_cuda_kernel {
   int64_t tap_count;
   uc_cuda_tap *tap;
   bool static_taps, shared_weights;
-  bool resident;     /* fused: all weights of a block's channels stay in shared memory */
-  int blocks_per_sm; /* as loaded */
+  bool resident;      /* fused: all weights of a block's channels stay in shared memory */
+  int64_t min_blocks; /* that registers are rationed for */
+  int blocks_per_sm;  /* as loaded */
 
   int64_t channels; /* of the target while a block works on it: BM, or all */
   int64_t mc, thread_cells, bm, threads, chunk;

@@ -4,24 +4,52 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cache.h"
+#include "codegen.h"
+#include "cubin.h"
 
 static const char *const options[] = {"--std=c++17", "-default-device", "-lineinfo"};
 
-/* device NULL: compiles only. */
-static upconv_status load(const uc_cuda_engine *e, const uc_cuda_device *device, const char *source,
-                          uc_cuda_module *module) {
-  void *image = NULL;
-  size_t size = 0;
-  upconv_status status =
-      uc_cuda_cache_get(source, e->target.arch, options, (int)(sizeof options / sizeof options[0]),
-                        &image, &size, NULL);
-  if (status == UPCONV_OK && device)
+static upconv_status compile(const uc_cuda_engine *e, const char *source, void **image,
+                             size_t *size) {
+  return uc_cuda_cache_get(source, e->target.arch, options,
+                           (int)(sizeof options / sizeof options[0]), image, size, NULL);
+}
+
+/* Loads an image and frees it. device NULL: only frees. */
+static upconv_status load(const uc_cuda_device *device, void *image, uc_cuda_module *module) {
+  upconv_status status = UPCONV_OK;
+  if (device)
     status = uc_cuda_check(device->driver, device->driver->cuModuleLoadData(module, image),
                            "loading a compiled kernel");
   free(image);
   return status;
+}
+
+/* Whether registers were rationed so tightly that some values went to memory. */
+static bool spills(const uc_cuda_kernel *k, const void *image, size_t size) {
+  enum { MOST_FUNCTIONS = 8 };
+  uc_cubin_function function[MOST_FUNCTIONS];
+  int count = uc_cubin_functions(image, size, function, MOST_FUNCTIONS);
+  for (int i = 0; i < count; i++)
+    if (strcmp(function[i].name, k->name) == 0 && function[i].frame > 0) return true;
+  return false;
+}
+
+/* Compiles a kernel, for fewer blocks a multiprocessor where it would spill otherwise. */
+static upconv_status compile_kernel(const uc_cuda_engine *e, uc_cuda_kernel *k, void **image) {
+  for (;;) {
+    size_t size = 0;
+    upconv_status status = compile(e, k->source, image, &size);
+    if (status != UPCONV_OK || k->min_blocks <= 1 || !spills(k, *image, size)) return status;
+    free(*image);
+    *image = NULL;
+    k->min_blocks /= 2;
+    status = uc_cuda_kernel_source(e, k, &k->source);
+    if (status != UPCONV_OK) return status;
+  }
 }
 
 static upconv_status find(const uc_cuda_driver *d, uc_cuda_module module, const char *name,
@@ -44,7 +72,9 @@ static upconv_status prepare(const uc_cuda_driver *d, uc_cuda_kernel *k) {
 
 static upconv_status load_kernel(const uc_cuda_engine *e, const uc_cuda_device *device,
                                  uc_cuda_kernel *k) {
-  upconv_status status = load(e, device, k->source, &k->module);
+  void *image = NULL;
+  upconv_status status = compile_kernel(e, k, &image);
+  if (status == UPCONV_OK) status = load(device, image, &k->module);
   if (status != UPCONV_OK || !device) return status;
   status = find(device->driver, k->module, k->name, &k->function);
   if (status == UPCONV_OK) status = prepare(device->driver, k);
@@ -55,7 +85,10 @@ static upconv_status load_kernel(const uc_cuda_engine *e, const uc_cuda_device *
 }
 
 static upconv_status load_all(uc_cuda_engine *e, const uc_cuda_device *device) {
-  upconv_status status = load(e, device, e->pack_source, &e->module);
+  void *image = NULL;
+  size_t size = 0;
+  upconv_status status = compile(e, e->pack_source, &image, &size);
+  if (status == UPCONV_OK) status = load(device, image, &e->module);
   if (status == UPCONV_OK && device)
     status = find(device->driver, e->module, "pack_params", &e->pack_params);
   if (status == UPCONV_OK && device)

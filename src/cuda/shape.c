@@ -278,6 +278,13 @@ static void value_extent(const int64_t (*shape)[UC_RANK], int value, int64_t ext
   for (int a = 0; a < UC_AXES; a++) extent[a] = uc_max(1, shape[value][a + 2]);
 }
 
+/* Blocks that a multiprocessor should hold: while some wait for memory, others compute. With few sums a thread gets along
+   with 64 registers, so that there are 32 warps; else with 128, and 16. */
+static int64_t wanted_blocks(const uc_cuda_kernel *k) {
+  int64_t sums = k->mma ? k->rt * k->mt * k->nt * 4 : k->rt * k->mc * k->thread_cells;
+  return uc_max(1, (sums <= 32 ? 1024 : 512) / k->threads);
+}
+
 static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)[UC_RANK],
                                  uc_cuda_kernel *k, const char **refusal) {
   int64_t extent[UC_AXES];
@@ -304,6 +311,7 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
   if (status != UPCONV_OK) return status;
   *refusal = e->mma ? stage_mma(e, k) : stage_ffma(e, k);
   k->channels = k->bm;
+  k->min_blocks = wanted_blocks(k);
   k->shared_floats = k->staging_floats;
   return UPCONV_OK;
 }

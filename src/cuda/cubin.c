@@ -46,7 +46,7 @@ static bool find_section(const cubin *c, const char *name, Elf64_Shdr *section) 
 }
 
 static bool read_function(const cubin *c, const Elf64_Shdr *symbols, uint64_t at,
-                          cubin_function *f) {
+                          uc_cubin_function *f) {
   uint32_t value[2];
   Elf64_Sym symbol;
   if (!read_at(c, at, value, sizeof value) ||
@@ -59,7 +59,7 @@ static bool read_function(const cubin *c, const Elf64_Shdr *symbols, uint64_t at
   return true;
 }
 
-int cubin_functions(const void *data, size_t size, cubin_function *function, int capacity) {
+int uc_cubin_functions(const void *data, size_t size, uc_cubin_function *function, int capacity) {
   cubin c = {.data = data, .size = size};
   Elf64_Shdr info, symbols;
   if (!read_at(&c, 0, &c.header, sizeof c.header) ||
