@@ -41,20 +41,20 @@ static void emit_buffer_reader(uc_text *text, const uc_cuda_kernel *k, int opera
               (long long)box->size[1], begin[1], (long long)box->size[2], begin[2]);
 }
 
-/* A lambda that reads memory; elements outside `extent` (a value whose size bounds the coordinates) are 0. */
+/* A lambda that reads memory; what the tensor does not hold is 0. */
 static void emit_memory_reader(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k,
-                               int operand, const upconv_operand *o, int extent) {
+                               int operand, const upconv_operand *o) {
   bool tensor = o->kind == UPCONV_OPERAND_TENSOR;
   int view = uc_cuda_view_of(k, tensor, o->index);
   const char *type =
       uc_cuda_type_name(tensor ? e->lowered->tail->tensor[o->index].dtype : UPCONV_F32);
-  uc_text_add(
-      text,
-      "    const auto x%d = [&](int c, int d, int h, int w) {\n"
-      "      if (!inside(a.size[%d], d, h, w)) return 0.0f;\n"
-      "      return load_at<%s>(a.view[%d].origin, view_index(a.view[%d], tile.n, c, d, h, w));\n"
-      "    };\n",
-      operand, extent, type, view, view);
+  uc_text_add(text,
+              "    const auto x%d = [&](int c, int d, int h, int w) {\n"
+              "      const View &v = a.view[%d];\n"
+              "      return load_if<%s>(holds(v, c, d, h, w), v.origin, view_index(v, tile.n, c, "
+              "d, h, w));\n"
+              "    };\n",
+              operand, view, type);
 }
 
 static void emit_scalar_reader(uc_text *text, const uc_cuda_engine *e, int operand,
@@ -76,7 +76,6 @@ static void emit_scalar_reader(uc_text *text, const uc_cuda_engine *e, int opera
 static void emit_readers(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k,
                          const uc_step *step) {
   const upconv_op *op = &e->lowered->tail->op[step->op];
-  bool elementwise = uc_op_classify(op->kind) == UC_CLASS_ELEMENTWISE;
   for (int i = 0; i < uc_op_operand_count(op->kind); i++) {
     const upconv_operand *o = &op->operand[i];
     bool memory = o->kind == UPCONV_OPERAND_TENSOR || o->kind == UPCONV_OPERAND_VALUE;
@@ -84,7 +83,7 @@ static void emit_readers(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel 
     if (buffer)
       emit_buffer_reader(text, k, i, step->source[i]);
     else if (memory)
-      emit_memory_reader(text, e, k, i, o, elementwise ? step->op + 1 : o->index);
+      emit_memory_reader(text, e, k, i, o);
     else
       emit_scalar_reader(text, e, i, o);
   }
@@ -221,7 +220,7 @@ static void emit_target_reader(uc_text *text, const uc_cuda_engine *e, uc_cuda_k
     return;
   }
   const upconv_operand *o = &e->lowered->tail->op[target->op].operand[target->operand];
-  emit_memory_reader(text, e, k, 0, o, o->index);
+  emit_memory_reader(text, e, k, 0, o);
 }
 
 static void emit_store(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k) {

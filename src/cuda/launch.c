@@ -31,12 +31,20 @@ static void put_int(arguments *a, int64_t value) {
 
 static void put_i64(arguments *a, int64_t value) { put(a, &value, sizeof value); }
 
+static bool is_broadcast(const upconv_tensor *t, int i) {
+  return t->stride[i] == 0 && t->shape[i] == 1;
+}
+
 /* Coordinates in a kernel are those of the whole tensor, so the origin is moved back by the offset. */
 static void put_view(arguments *a, const upconv_tensor *t) {
   int64_t origin = 0;
   for (int i = 0; i < UC_RANK; i++) origin -= t->offset[i] * t->stride[i];
   put_i64(a, (int64_t)(intptr_t)t->data + origin * (int64_t)upconv_dtype_size(t->dtype));
   for (int i = 0; i < UC_RANK; i++) put_i64(a, t->stride[i]);
+  /* where it is broadcast, it holds everything */
+  for (int i = 1; i < UC_RANK; i++) put_int(a, is_broadcast(t, i) ? INT32_MIN : t->offset[i]);
+  for (int i = 1; i < UC_RANK; i++)
+    put_int(a, is_broadcast(t, i) ? INT32_MAX : t->offset[i] + t->shape[i]);
 }
 
 /* ---- the workspace: kept values, then partial sums ---- */

@@ -12,11 +12,18 @@ enum { F32 = 0, F16 = 1, BF16 = 2 };
 
 __device__ __forceinline__ constexpr int size_of(int type) { return type == F32 ? 4 : 2; }
 
-// A tensor whose element (n, c, d, h, w) of the whole lies at origin + n * stride[0] + ...; stride 0 where broadcast.
+// A tensor whose element (n, c, d, h, w) of the whole lies at origin + n * stride[0] + ...; stride 0 where broadcast. It
+// holds elements [begin, end) along c, d, h and w: tiles may ask for more.
 struct View {
   char *origin;
   i64 stride[5];
+  int begin[4], end[4];
 };
+
+__device__ __forceinline__ bool holds(const View &v, int c, int d, int h, int w) {
+  return (c >= v.begin[0]) & (c < v.end[0]) & (d >= v.begin[1]) & (d < v.end[1]) & (h >= v.begin[2]) & (h < v.end[2]) &
+         (w >= v.begin[3]) & (w < v.end[3]);
+}
 
 __device__ __forceinline__ i64 view_index(const View &v, int n, int c, int d, int h, int w) {
   // the channel last: what neighbouring channels of one position share is then one subexpression
