@@ -120,7 +120,6 @@ static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
               "  double *partial;\n"
               "  i64 tiles;                      // of all samples and channel blocks\n"
               "  int n0, batch;                  // samples of this run\n"
-              "  int in_size[3];\n"
               "  int grid[3], grid_begin[3];     // tiles of the target\n"
               "  int y_begin[5], y_end[5];       // what to store\n"
               "  int size[%d][3];                // of every value\n"

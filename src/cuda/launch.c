@@ -36,15 +36,16 @@ static bool is_broadcast(const upconv_tensor *t, int i) {
 }
 
 /* Coordinates in a kernel are those of the whole tensor, so the origin is moved back by the offset. */
-static void put_view(arguments *a, const upconv_tensor *t) {
+static void put_view(arguments *a, const upconv_tensor *t, bool may_broadcast) {
   int64_t origin = 0;
   for (int i = 0; i < UC_RANK; i++) origin -= t->offset[i] * t->stride[i];
   put_i64(a, (int64_t)(intptr_t)t->data + origin * (int64_t)upconv_dtype_size(t->dtype));
   for (int i = 0; i < UC_RANK; i++) put_i64(a, t->stride[i]);
-  /* where it is broadcast, it holds everything */
-  for (int i = 1; i < UC_RANK; i++) put_int(a, is_broadcast(t, i) ? INT32_MIN : t->offset[i]);
+  /* where it is broadcast, it holds everything; an x of extent 1 is not broadcast, whatever its stride */
   for (int i = 1; i < UC_RANK; i++)
-    put_int(a, is_broadcast(t, i) ? INT32_MAX : t->offset[i] + t->shape[i]);
+    put_int(a, may_broadcast && is_broadcast(t, i) ? INT32_MIN : t->offset[i]);
+  for (int i = 1; i < UC_RANK; i++)
+    put_int(a, may_broadcast && is_broadcast(t, i) ? INT32_MAX : t->offset[i] + t->shape[i]);
 }
 
 /* ---- the workspace: kept values, then partial sums ---- */
@@ -148,9 +149,9 @@ static upconv_status put_views(const run *r, const uc_cuda_kernel *k, arguments 
     } else {
       view = kept_view(r, k->view[i].index);
     }
-    put_view(a, &view);
+    put_view(a, &view, true);
   }
-  for (int i = k->view_count; i < 1; i++) put_view(a, &r->call->y);
+  for (int i = k->view_count; i < 1; i++) put_view(a, &r->call->y, false);
   return UPCONV_OK;
 }
 
@@ -190,8 +191,8 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   const uc_call *call = r->call;
   arguments a = {.length = 0};
   upconv_tensor y = kept_view(r, k->pass->result);
-  put_view(&a, &call->x);
-  put_view(&a, &y);
+  put_view(&a, &call->x, false);
+  put_view(&a, &y, false);
   upconv_status status = put_steps(k, &call->x, k->x_size, "x", &a);
   if (status == UPCONV_OK) status = put_steps(k, &y, k->tile, "y", &a);
   if (status == UPCONV_OK) status = put_views(r, k, &a);
@@ -209,7 +210,6 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   put_i64(&a, tiles);
   put_int(&a, call->y.offset[0]);
   put_int(&a, call->y.shape[0]);
-  for (int i = 0; i < UC_AXES; i++) put_int(&a, call->x_shape[i + 2]);
   for (int i = 0; i < UC_AXES; i++) put_int(&a, grid[i]);
   for (int i = 0; i < UC_AXES; i++) put_int(&a, begin[i]);
   for (int i = 0; i < UC_RANK; i++) put_int(&a, y.offset[i]);

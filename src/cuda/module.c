@@ -38,6 +38,18 @@ static bool spills(const uc_cuda_kernel *k, const void *image, size_t size) {
   return false;
 }
 
+/* Registers of a thread when a multiprocessor holds so many blocks, in units of eight: it has 65536. */
+static int64_t registers(const uc_cuda_kernel *k, int64_t blocks) {
+  return 65536 / (blocks * k->threads) / 8;
+}
+
+/* The most blocks that leave a thread more registers than it has now. */
+static int64_t fewer_blocks(const uc_cuda_kernel *k) {
+  int64_t blocks = k->min_blocks - 1;
+  while (blocks > 1 && registers(k, blocks) == registers(k, k->min_blocks)) blocks--;
+  return blocks;
+}
+
 /* Compiles a kernel, for fewer blocks a multiprocessor where it would spill otherwise. */
 static upconv_status compile_kernel(const uc_cuda_engine *e, uc_cuda_kernel *k, void **image) {
   for (;;) {
@@ -46,7 +58,7 @@ static upconv_status compile_kernel(const uc_cuda_engine *e, uc_cuda_kernel *k, 
     if (status != UPCONV_OK || k->min_blocks <= 1 || !spills(k, *image, size)) return status;
     free(*image);
     *image = NULL;
-    k->min_blocks /= 2;
+    k->min_blocks = fewer_blocks(k);
     status = uc_cuda_kernel_source(e, k, &k->source);
     if (status != UPCONV_OK) return status;
   }

@@ -2,11 +2,12 @@
 // Global memory to shared memory: the input's halo tile for one chunk of input channels. Elements outside the input become
 // zeros. word_at and put are the inner product's: what a word of the tile is, and where it goes.
 
-// Where channel 0 of a position lies, in elements from the tile's first position.
+// Where channel 0 of a position lies, in elements from the tile's first position; whether x holds it.
 __device__ __forceinline__ bool input_offset(const Args &a, const Tile &tile, int position, int &offset) {
   const int w = position % XW, h = position / XW % XH, d = position / (XW * XH);
   offset = d * a.x_step[0] + h * a.x_step[1] + w * a.x_step[2];
-  return inside(a.in_size, tile.qd * I0 + X_BASE0 + d, tile.qh * I1 + X_BASE1 + h, tile.qw * I2 + X_BASE2 + w);
+  const int gd = tile.qd * I0 + X_BASE0 + d, gh = tile.qh * I1 + X_BASE1 + h, gw = tile.qw * I2 + X_BASE2 + w;
+  return holds(a.x, a.x.begin[0], gd, gh, gw);
 }
 
 __device__ __forceinline__ const char *input_origin(const Args &a, const Tile &tile) {
