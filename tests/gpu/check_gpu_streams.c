@@ -196,7 +196,7 @@ static void two_contexts(void) {
 }
 
 static void run_on(int ordinal) {
-  char name[16];
+  char name[32];
   upconv_context *context = NULL;
   uc_cuda_device device;
   snprintf(name, sizeof name, "cuda:%d", ordinal);
@@ -225,7 +225,7 @@ static void devices(void) {
 }
 
 static void no_such_device(void) {
-  char name[16];
+  char name[32];
   upconv_context *context = NULL;
   snprintf(name, sizeof name, "cuda:%d", gpu->device_count);
   const upconv_context_options options = {.device = name};
