@@ -10,12 +10,14 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -180,8 +182,9 @@ static int core_count(void) {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* Takes jobs until there are none left. */
+/* Takes jobs until there are none left, or the test is stopped. */
 static _Noreturn void be_worker(int number, const char *folder, atomic_int *next, int to) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   char cache[1024];
   snprintf(cache, sizeof cache, "%s/%d", folder, number);
   setenv("UPCONV_CACHE_DIR", cache, 1);
