@@ -191,3 +191,11 @@ void uc_lowered_free(uc_lowered *lowered) {
 int64_t uc_lowered_param_size(const uc_lowered *lowered, int decl) {
   return lowered->param[lowered->param_of_decl[decl]].size;
 }
+
+upconv_status uc_lowered_nominal_shapes(const uc_lowered *lowered, int64_t (*shape)[UC_RANK]) {
+  int64_t in_size[UC_AXES];
+  for (int a = 0; a < UC_AXES; a++) in_size[a] = lowered->conv.axis[a].in_size;
+  upconv_status status =
+      uc_problem_conv_shape(&lowered->conv, lowered->conv.batch, in_size, shape[0]);
+  return status == UPCONV_OK ? uc_epilogue_shapes(lowered->tail, shape[0], shape) : status;
+}

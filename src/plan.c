@@ -44,11 +44,8 @@ static upconv_status choose(upconv_plan *plan, const char *wanted) {
 
 /* Whether every value of the rewritten program has a size at the nominal extents. */
 static bool has_sizes(const uc_lowered *l) {
-  int64_t(*shape)[UC_RANK] = calloc((size_t)l->tail->op_count + 1, sizeof *shape), in_size[UC_AXES];
-  for (int a = 0; a < UC_AXES; a++) in_size[a] = l->conv.axis[a].in_size;
-  bool ok = shape &&
-            uc_problem_conv_shape(&l->conv, l->conv.batch, in_size, shape[0]) == UPCONV_OK &&
-            uc_epilogue_shapes(l->tail, shape[0], shape) == UPCONV_OK;
+  int64_t(*shape)[UC_RANK] = calloc((size_t)l->tail->op_count + 1, sizeof *shape);
+  bool ok = shape && uc_lowered_nominal_shapes(l, shape) == UPCONV_OK;
   free(shape);
   return ok;
 }

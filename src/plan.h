@@ -49,7 +49,7 @@ typedef struct uc_candidate {
   upconv_status (*pack)(const void *state, const upconv_parameters *parameters, void *packed,
                         void *stream);
   upconv_status (*workspace)(const void *state, const int64_t x_shape[UC_RANK], size_t *bytes);
-  upconv_status (*execute)(const void *state, const uc_call *call);
+  upconv_status (*execute)(const void *state, const uc_call *call); /* y is not empty */
   void (*explain)(const void *state,
                   uc_text *text); /* lines of its own, each ending with a newline */
   void (*source)(const void *state, uc_text *text); /* generated code, NULL where there is none */

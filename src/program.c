@@ -341,14 +341,6 @@ static upconv_status build_pass(uc_program *program, int value, const int64_t (*
   return status;
 }
 
-static upconv_status nominal_shapes(const uc_lowered *lowered, int64_t (*shape)[UC_RANK]) {
-  int64_t in_size[UC_AXES];
-  for (int a = 0; a < UC_AXES; a++) in_size[a] = lowered->conv.axis[a].in_size;
-  upconv_status status =
-      uc_problem_conv_shape(&lowered->conv, lowered->conv.batch, in_size, shape[0]);
-  return status == UPCONV_OK ? uc_epilogue_shapes(lowered->tail, shape[0], shape) : status;
-}
-
 upconv_status uc_program_build(const uc_lowered *lowered, bool keep_all, const bool *also_keep,
                                uc_program *program) {
   *program = (uc_program){.lowered = lowered, .value_count = lowered->tail->op_count + 1};
@@ -359,7 +351,7 @@ upconv_status uc_program_build(const uc_lowered *lowered, bool keep_all, const b
   upconv_status status = UPCONV_OK;
   if (!program->kept || !program->pass || !shape)
     status = uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan of %zu operators", values - 1);
-  if (status == UPCONV_OK) status = nominal_shapes(lowered, shape);
+  if (status == UPCONV_OK) status = uc_lowered_nominal_shapes(lowered, shape);
   if (status == UPCONV_OK) status = find_kept(lowered, keep_all, also_keep, program->kept);
   for (int v = 0; status == UPCONV_OK && v < program->value_count; v++)
     if (program->kept[v]) status = build_pass(program, v, (const int64_t(*)[UC_RANK])shape);

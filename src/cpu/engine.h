@@ -77,13 +77,13 @@ upconv_status uc_engine_check_packed(const uc_engine *engine, const void *packed
 typedef struct uc_tiling {
   int64_t extent[UC_AXES]; /* of the target */
   int64_t tile[UC_AXES], tiles[UC_AXES];
-  bool flat;                  /* rows of the convolution's tile follow the input tile's pitch */
-  int64_t x_size[UC_AXES];    /* input tile */
-  int64_t x_plane, x_channel; /* pitches */
-  int64_t x_channels;         /* channels held */
-  int64_t block_channels;     /* output channels per round, about */
-  int64_t segments; /* reductions: parts of the reduced extents, each with sums of its own */
-  int64_t scratch;  /* floats per thread */
+  bool flat;               /* rows of the convolution's tile follow the input tile's pitch */
+  int64_t x_size[UC_AXES]; /* input tile */
+  int64_t x_channel;       /* pitch */
+  int64_t x_channels;      /* channels held */
+  int64_t block_channels;  /* output channels per round, about */
+  int64_t segments;        /* reductions: parts of the reduced extents, each with sums of its own */
+  int64_t scratch;         /* floats per thread */
   int64_t x_at, taps_at, rows_at, channels_at, steps_at; /* offsets in the scratch, in floats */
 } uc_tiling;
 

@@ -84,7 +84,6 @@ static void measure_input(const uc_engine *e, const uc_pass *pass, uc_tiling *t)
   memcpy(box.size, t->x_size, sizeof box.size);
   uc_layout x;
   uc_layout_init(&x, &box, (const int64_t[]){1, 1, 1}, box.size[2]);
-  t->x_plane = x.plane;
   t->x_channel = x.channel;
 }
 

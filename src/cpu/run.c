@@ -200,14 +200,7 @@ static void run_passes(uc_run *run) {
   }
 }
 
-static bool is_empty(const upconv_tensor *t) {
-  for (int i = 0; i < UC_RANK; i++)
-    if (t->shape[i] == 0) return true;
-  return false;
-}
-
 upconv_status uc_engine_execute(const uc_engine *e, const uc_call *call) {
-  if (is_empty(&call->y)) return UPCONV_OK;
   char *workspace = call->workspace;
   bool finite = false;
   /* the offsets of the bookkeeping depend on the plan alone */

@@ -126,17 +126,10 @@ static void destroy(void *state) {
   free(e);
 }
 
-static upconv_status nominal_shapes(const uc_lowered *l, int64_t (*shape)[UC_RANK]) {
-  int64_t in_size[UC_AXES];
-  for (int a = 0; a < UC_AXES; a++) in_size[a] = l->conv.axis[a].in_size;
-  upconv_status status = uc_problem_conv_shape(&l->conv, l->conv.batch, in_size, shape[0]);
-  return status == UPCONV_OK ? uc_epilogue_shapes(l->tail, shape[0], shape) : status;
-}
-
 /* Shapes every pass; *keep >= 0: the program must be built again with that value kept. */
 static upconv_status shape_passes(uc_cuda_engine *e, int *keep) {
   int64_t shape[UC_CUDA_MAX_VALUES][UC_RANK];
-  upconv_status status = nominal_shapes(e->lowered, shape);
+  upconv_status status = uc_lowered_nominal_shapes(e->lowered, shape);
   if (status != UPCONV_OK) return status;
   e->kernel = calloc((size_t)e->program.pass_count, sizeof *e->kernel);
   if (!e->kernel) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");

@@ -225,12 +225,6 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   return launch(r->e, k->combine, uc_ceil_div(elements, 4), 128, 0, call->stream, &a, "combine");
 }
 
-static bool is_empty(const upconv_tensor *t) {
-  for (int i = 0; i < UC_RANK; i++)
-    if (t->shape[i] == 0) return true;
-  return false;
-}
-
 /* Coordinates in kernels are 32 bit; strides and offsets are 64. */
 static bool coordinates_fit(const run *r) {
   for (int v = 0; v < r->e->program.value_count; v++)
@@ -240,7 +234,6 @@ static bool coordinates_fit(const run *r) {
 }
 
 upconv_status uc_cuda_execute(const uc_cuda_engine *e, const uc_call *call) {
-  if (is_empty(&call->y)) return UPCONV_OK;
   if (!e->context->device)
     return uc_fail(UPCONV_DEVICE_ERROR,
                    "device: %s was named to plan for; there is nothing to run on", e->target.arch);
