@@ -261,7 +261,11 @@ class Context(_Owner):
         self._create()
 
     def _create(self) -> None:
-        if self._pid != os.getpid() and self._device.startswith("cuda") and "sm_" not in self._device:
+        if (
+            self._pid != os.getpid()
+            and self._device.startswith("cuda")
+            and "sm_" not in self._device
+        ):
             raise DeviceError(
                 f"device = {self._device}: CUDA does not survive a fork; start processes with the method 'spawn'"
             )
@@ -309,7 +313,9 @@ def context(device: str = "cpu", threads: int = 0) -> Context:
 
 
 def _axes(value: int | Sequence[int]) -> str:
-    return str(int(value)) if not isinstance(value, Sequence) else "x".join(str(int(v)) for v in value)
+    return (
+        str(int(value)) if not isinstance(value, Sequence) else "x".join(str(int(v)) for v in value)
+    )
 
 
 def problem_text(
@@ -825,7 +831,9 @@ class Packing(_Prepared):
         if params or self._count:
             _set_extra(frame, params, self._count, "parameters")
         plan = self.plan
-        status = lib.upconv_plan_pack(plan._handle or plan.handle, frame.address, packed, stream or None)
+        status = lib.upconv_plan_pack(
+            plan._handle or plan.handle, frame.address, packed, stream or None
+        )
         if status:
             _fail(status)
         self._frames.append(frame)

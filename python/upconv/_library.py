@@ -10,7 +10,17 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from ctypes import POINTER, Structure, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    c_bool,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_void_p,
+)
 from pathlib import Path
 
 # The structures below are those of this version's header; a library of another one may lay them out differently.
@@ -145,7 +155,10 @@ _DECLARATIONS: dict[str, tuple[object, tuple[object, ...]]] = {
     "epilogue_param_name": (c_char_p, (c_void_p, c_int)),
     "epilogue_tensor_name": (c_char_p, (c_void_p, c_int)),
     "output_shape": (c_int, (c_void_p, c_void_p, _shape)),
-    "plan_create": (c_int, (c_void_p, c_void_p, c_void_p, POINTER(CPlanOptions), POINTER(c_void_p))),
+    "plan_create": (
+        c_int,
+        (c_void_p, c_void_p, c_void_p, POINTER(CPlanOptions), POINTER(c_void_p)),
+    ),
     "plan_destroy": (None, (c_void_p,)),
     "plan_print": (c_int, (c_void_p, *_text)),
     "plan_source": (c_int, (c_void_p, *_text)),
@@ -209,7 +222,9 @@ def _load(path: str) -> ctypes.CDLL:
         try:
             function = getattr(library, "upconv_" + name)
         except AttributeError:
-            raise ImportError(f"upconv: {path} has no upconv_{name}: it is of another version") from None
+            raise ImportError(
+                f"upconv: {path} has no upconv_{name}: it is of another version"
+            ) from None
         function.restype = result
         function.argtypes = arguments
     version = library.upconv_version().decode()
