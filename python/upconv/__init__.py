@@ -2,17 +2,15 @@
 """Transposed convolution (1-D, 2-D, 3-D) fused with what follows it.
 
     import upconv
-    y = upconv.conv_transpose3d(x, weight, bias, stride=2, padding=1, epilogue=["relu", ("max_pool", 2)])
+    y = upconv.conv_transpose3d(x, weight, bias, stride=2, epilogue=["relu", ("max_pool", 2)])
 
-x may be a NumPy array, any object on the CPU that speaks DLPack, or a PyTorch tensor. PyTorch is optional and is not
-imported before it is needed. docs/PYTHON.md is the manual.
+x may be a NumPy array, any object on the CPU that speaks DLPack, or a PyTorch tensor. PyTorch is
+optional and is not imported before it is needed. docs/PYTHON.md is the manual.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Sequence
 from typing import Any
 
 from . import _library

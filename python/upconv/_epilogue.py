@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows the convolution, from Python values to the library's text; docs/PYTHON.md explains the format to users.
+"""What follows the convolution, from Python values to the library's text. docs/PYTHON.md explains
+the format to users.
 
-An epilogue is None, a text in the grammar of upconv_epilogue_parse, or a sequence of items, one operator each:
+An epilogue is None, a text in the grammar of upconv_epilogue_parse, or a sequence of items, one
+operator each:
 
-    "relu"   "leaky_relu 0.2"   "max_pool 2"                  the text of one operator
-    ("leaky_relu", 0.2)                                        a name and its attributes
-    ("max_pool", 2, {"stride": 2, "padding": 1})               a window, with PyTorch's names
-    ("add", 0.5)   ("mul", array)   ("add", "%0")              an operand: a number, an array, an earlier value
-    ("batch_norm", mean, variance, weight, bias, eps)          weight and bias may be None; eps may be left out
+    "relu"   "leaky_relu 0.2"   "max_pool 2"        the text of one operator
+    ("leaky_relu", 0.2)                             a name and its attributes
+    ("max_pool", 2, {"stride": 2, "padding": 1})    a window, with PyTorch's names
+    ("add", 0.5)  ("mul", array)  ("add", "%0")     a number, an array, an earlier value
+    ("batch_norm", mean, variance, weight, bias, eps)    the last three may be left out
     ("prelu", slope)
 
-An array of one element, or with one element per channel ([C], [C, 1, ...] or [1, C, 1, ...]), is a parameter: it is
-packed with the weights. Any other array is an extra tensor, aligned to the value's axes from the right, as in NumPy.
-Arrays are anything with a shape; their types are the caller's business (dtype_name).
+An array of one element, or with one element per channel ([C], [C, 1, ...] or [1, C, 1, ...]), is a
+parameter: it is packed with the weights. Any other array is an extra tensor, aligned to the value's
+axes from the right, as in NumPy. Arrays are anything with a shape; their types are the caller's
+business (dtype_name).
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from math import prod
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
-from ._core import InvalidArgumentError, UpconvError, _check
+from ._errors import InvalidArgumentError, UpconvError, check
 from ._library import lib
 
 _AXES = {1: "ncw", 2: "nchw", 3: "ncdhw"}
@@ -35,7 +38,7 @@ _WINDOWS = ("max_pool", "avg_pool")
 
 
 class Epilogue(NamedTuple):
-    """The text, and the arrays that its names @p0, @p1, ... and #t0, #t1, ... stand for, as they were given."""
+    """The text, and the arrays that its names @p0, @p1, ... and #t0, #t1, ... stand for."""
 
     text: str
     params: tuple[Any, ...] = ()
@@ -48,10 +51,10 @@ EMPTY = Epilogue("")
 def parse(
     epilogue: str | Sequence[Any] | None, spatial_dims: int, dtype_name: Callable[[Any], str]
 ) -> Epilogue:
-    """dtype_name: "f32", "f16" or "bf16" of an array; raises TypeError for what the library does not take.
+    """dtype_name: "f32", "f16" or "bf16" of an array; raises for what the library does not take.
 
-    Pack wants params as tensors of rank 0 or 1 (reshape(-1)); execute wants tensors of rank spatial_dims + 2 (see
-    full_shape)."""
+    Pack wants params as tensors of rank 0 or 1 (reshape(-1)); execute wants tensors of rank
+    spatial_dims + 2 (see full_shape)."""
     if epilogue is None or epilogue == "":
         return EMPTY
     if isinstance(epilogue, str):
@@ -108,7 +111,7 @@ def _check_text(spatial_dims: int, text: str) -> None:
     if "\0" in text:
         raise InvalidArgumentError("must not contain a zero character")
     handle = c_void_p()
-    _check(lib.upconv_epilogue_parse(spatial_dims, text.encode(), byref(handle)))
+    check(lib.upconv_epilogue_parse(spatial_dims, text.encode(), byref(handle)))
     lib.upconv_epilogue_destroy(handle)
 
 
@@ -125,8 +128,8 @@ def _refuse_names(text: str, what: str) -> None:
     for mark in "@#":
         if mark in text:
             raise InvalidArgumentError(
-                f"{what} = \"{text}\": has no array for the name after '{mark}'; pass arrays in tuples, such as"
-                ' ("mul", array)'
+                f"{what} = \"{text}\": has no array for the name after '{mark}'; pass arrays in"
+                ' tuples, such as ("mul", array)'
             )
 
 
@@ -174,7 +177,8 @@ class _Builder:
         if hasattr(value, "shape"):
             return self._array(value)
         raise InvalidArgumentError(
-            f'{_describe(value)}: must be a number, an array, or the name of an earlier value such as "%0"'
+            f"{_describe(value)}: must be a number, an array, or the name of an earlier value, such"
+            ' as "%0"'
         )
 
     def _array(self, array: Any) -> str:
@@ -182,7 +186,8 @@ class _Builder:
         dtype = self.dtype_name(array)
         if len(shape) > self.spatial_dims + 2:
             raise InvalidArgumentError(
-                f"array with shape {list(shape)}: has more axes than the value, which has {self.spatial_dims + 2}"
+                f"array with shape {list(shape)}: has more axes than the value, which has"
+                f" {self.spatial_dims + 2}"
             )
         if prod(shape) == 1 or _is_per_channel(shape, self.spatial_dims):
             return self._param(array, shape)

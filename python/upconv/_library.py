@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shared library: finding it, loading it, and the C declarations of include/upconv/upconv.h.
 
-The library lies beside this file in an installed package. The environment variable UPCONV_LIBRARY names another one,
-such as that of a build tree.
+The library lies beside this file in an installed package. The environment variable UPCONV_LIBRARY
+names another one, such as that of a build tree.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ctypes import (
 )
 from pathlib import Path
 
-# The structures below are those of this version's header; a library of another one may lay them out differently.
+# The structures below are those of this version's header; another may lay them out differently.
 HEADER_VERSION = (0, 1)
 
 MAX_SPATIAL = 3
@@ -132,8 +132,8 @@ class CErrorModel(Structure):
     _fields_ = [("operand_rounding", c_double), ("tensor_core", c_bool)]
 
 
-# name: (result, arguments). A status is an int; an opaque handle is a void pointer. What is called often takes the
-# addresses of its structures as numbers, which is the cheapest thing to convert.
+# name: (result, arguments). A status is an int; an opaque handle is a void pointer. What is called
+# often takes the addresses of its structures as numbers, which is the cheapest thing to convert.
 _text = (c_char_p, c_size_t, POINTER(c_size_t))
 _shape = POINTER(c_int64)
 _DECLARATIONS: dict[str, tuple[object, tuple[object, ...]]] = {
@@ -208,8 +208,8 @@ def _find() -> str:
             return candidate
     looked = ", ".join(str(folder) for folder in folders)
     raise ImportError(
-        f"upconv: {_file_name()} is not in {looked}; install the package with pip, or set UPCONV_LIBRARY to the"
-        " library of a build tree, such as build/lib/libupconv.so"
+        f"upconv: {_file_name()} is not in {looked}; install the package with pip, or set"
+        " UPCONV_LIBRARY to the library of a build tree, such as build/lib/libupconv.so"
     )
 
 
