@@ -237,13 +237,13 @@ enum { MAX_TAPS = 5, MAX_CHANNELS = 9, MAX_SPAN = 40 };
 typedef struct conv_case {
   int mc;
   int64_t taps, channels, n;
-  bool bias;
+  bool first, bias;
 } conv_case;
 
 /* The definition, in float64; *magnitude is the sum of the terms without their signs. */
 static double conv_at(const uc_conv_block *b, const float *before, int m, int64_t i,
                       double *magnitude) {
-  double value = (double)(b->bias ? b->bias[m] : before[m * b->dst_stride + i]);
+  double value = b->first ? 0 : (double)before[m * b->dst_stride + i];
   *magnitude = fabs(value);
   for (int64_t t = 0; t < b->taps; t++)
     for (int64_t e = 0; e < b->channels; e++) {
@@ -252,14 +252,15 @@ static double conv_at(const uc_conv_block *b, const float *before, int m, int64_
       value += term;
       *magnitude += fabs(term);
     }
-  return value;
+  if (b->bias) *magnitude += fabs((double)b->bias[m]);
+  return b->bias ? value + (double)b->bias[m] : value;
 }
 
 static void check_conv_values(const uc_isa *isa, const uc_conv_block *b, const float *before) {
   for (int m = 0; m < b->mc; m++)
     for (int64_t i = 0; i < b->n; i++) {
       double magnitude, right = conv_at(b, before, m, i, &magnitude);
-      double bound = 0x1p-24 * (double)(b->taps * b->channels + 1) * magnitude;
+      double bound = 0x1p-24 * (double)(b->taps * b->channels + 2) * magnitude;
       float got = b->dst[m * b->dst_stride + i];
       CHECK_MSG(fabs((double)got - right) <= bound, "%s: channel %d, position %d is %.9g, not %.9g",
                 isa->name, m, (int)i, (double)got, right);
@@ -313,6 +314,7 @@ static void check_conv(const uc_isa *isa, conv_case c) {
                      .weight = weight,
                      .x = x,
                      .x_stride = x_stride,
+                     .first = c.first,
                      .bias = c.bias ? bias : NULL,
                      .dst = dst,
                      .dst_stride = (int64_t)row,
@@ -331,11 +333,12 @@ static void convolution(void) {
   for (int k = 0; (isa = uc_isa_available(k)); k++)
     for (int mc = 1; mc <= UC_MAX_MC; mc++)
       for (size_t n = 0; n < CHECK_COUNT(sizes); n++)
-        for (int bias = 0; bias < 2; bias++) {
-          check_conv(isa, (conv_case){mc, 0, 1, sizes[n], bias});
-          check_conv(isa, (conv_case){mc, 1, 1, sizes[n], bias});
-          check_conv(isa, (conv_case){mc, 3, 4, sizes[n], bias});
-          check_conv(isa, (conv_case){mc, MAX_TAPS, MAX_CHANNELS, sizes[n], bias});
+        for (int way = 0; way < 4; way++) {
+          bool first = way & 1, bias = way & 2;
+          check_conv(isa, (conv_case){mc, 0, 1, sizes[n], first, bias});
+          check_conv(isa, (conv_case){mc, 1, 1, sizes[n], first, bias});
+          check_conv(isa, (conv_case){mc, 3, 4, sizes[n], first, bias});
+          check_conv(isa, (conv_case){mc, MAX_TAPS, MAX_CHANNELS, sizes[n], first, bias});
         }
 }
 

@@ -112,6 +112,9 @@ static const float *phase_weights(const work *k, const uc_block *b, const residu
          b->mc * (k->e0 * e->kernel_size + before * (k->e1 - k->e0));
 }
 
+/* The chunk of channels after which the bias is added. */
+static bool last_chunk(const work *k) { return k->e1 >= k->tile->run->engine->group_in; }
+
 static void run_blocks(const work *k, const residue r[UC_AXES], const taps *list, int64_t in_at,
                        int64_t out_at, int64_t n) {
   const uc_engine *e = k->tile->run->engine;
@@ -123,7 +126,8 @@ static void run_blocks(const work *k, const residue r[UC_AXES], const taps *list
     block.weight = phase_weights(k, b, r);
     block.x = k->input + in_at;
     block.x_stride = k->x->channel;
-    block.bias = k->e0 == 0 ? k->tile->run->packed + e->bias_at + b->channel : NULL;
+    block.first = k->e0 == 0;
+    block.bias = last_chunk(k) ? k->tile->run->packed + e->bias_at + b->channel : NULL;
     block.dst = k->dst + (b->channel - k->c0) * k->conv->channel + out_at;
     block.dst_stride = k->conv->channel;
     block.n = n;
@@ -187,8 +191,8 @@ static void run_elements(const work *k, const residue r[UC_AXES], int64_t out_at
         for (j[1] = 0; j[1] < r[1].positions; j[1]++)
           for (j[2] = 0; j[2] < r[2].positions; j[2]++) {
             float *to = dst + j[0] * k->conv->plane + j[1] * k->conv->row + j[2];
-            float start = k->e0 == 0 ? k->tile->run->packed[e->bias_at + b->channel + m] : *to;
-            *to = sum_element(k, b, m, r, j, start);
+            float sum = sum_element(k, b, m, r, j, k->e0 == 0 ? 0.0F : *to);
+            *to = last_chunk(k) ? sum + k->tile->run->packed[e->bias_at + b->channel + m] : sum;
           }
     }
 }

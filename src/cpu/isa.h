@@ -36,8 +36,9 @@ typedef struct uc_elementwise {
 /*
  * A dense stride-1 correlation of one phase: for mc output channels and n positions
  *   dst[m * dst_stride + i] = init + sum over t < taps, e < channels of
- *                             weight[(weight_row[t] + e) * mc + m] * x[offset[t] + e * x_stride + i]
- * where init is bias[m], or dst itself when bias is NULL. dst rows are padded; x may be read up to UC_PAD floats beyond.
+ *                             weight[(weight_row[t] + e) * mc + m] * x[offset[t] + e * x_stride + i] + bias[m]
+ * where init is 0 when first, else dst itself. The bias (NULL: none) comes last: a folded one may be far larger than the
+ * products, and each of them would be rounded to its scale. dst rows are padded; x may be read up to UC_PAD floats beyond.
  * The order of additions per element is t outer, e inner, whatever n and the address: same bits everywhere.
  */
 typedef struct uc_conv_block {
@@ -48,6 +49,7 @@ typedef struct uc_conv_block {
   const float *weight;
   const float *x;
   int64_t x_stride;
+  bool first;
   const float *bias;
   float *dst;
   int64_t dst_stride;

@@ -21,8 +21,8 @@ UC_INLINE void block(const uc_conv_block *b, int64_t at, int m0, const int M, co
   for (int m = 0; m < M; m++) {
     UC_UNROLL
     for (int v = 0; v < V; v++)
-      acc[m][v] = b->bias ? vf_set(b->bias[m0 + m])
-                          : vf_load(b->dst + (m0 + m) * b->dst_stride + at + v * VL);
+      acc[m][v] =
+          b->first ? vf_set(0.0F) : vf_load(b->dst + (m0 + m) * b->dst_stride + at + v * VL);
   }
   for (int64_t t = 0; t < b->taps; t++) {
     const float *x = b->x + b->offset[t] + at;
@@ -43,9 +43,10 @@ UC_INLINE void block(const uc_conv_block *b, int64_t at, int m0, const int M, co
   }
   UC_UNROLL
   for (int m = 0; m < M; m++) {
+    vf bias = vf_set(b->bias ? b->bias[m0 + m] : 0.0F);
     UC_UNROLL
     for (int v = 0; v < V; v++)
-      vf_store(b->dst + (m0 + m) * b->dst_stride + at + v * VL, acc[m][v]);
+      vf_store(b->dst + (m0 + m) * b->dst_stride + at + v * VL, acc[m][v] + bias);
   }
 }
 

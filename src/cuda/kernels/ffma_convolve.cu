@@ -7,14 +7,11 @@ __device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg
   const Place p = place_of(threadIdx.x);
   float sums[CELLS][RT][MC];
 #pragma unroll
-  for (int m = 0; m < MC; m++) {
-    const int c = tile.c0 + p.m + m;
-    const float bias = c < CO ? a.packed[BIAS_AT + tile.group * CO + c] : 0.0f;
+  for (int m = 0; m < MC; m++)
 #pragma unroll
     for (int i = 0; i < CELLS; i++)
 #pragma unroll
-      for (int r = 0; r < RT; r++) sums[i][r][m] = bias;
-  }
+      for (int r = 0; r < RT; r++) sums[i][r][m] = 0.0f;
 #pragma unroll 1
   for (int e0 = 0; e0 < CI; e0 += EC) {
     __syncthreads();
@@ -28,13 +25,15 @@ __device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg
     multiply(p, rg, channels, xs, w, sums);
   }
 #pragma unroll
-  for (int m = 0; m < MC; m++)
+  for (int m = 0; m < MC; m++) {
+    const int c = tile.c0 + p.m + m, channel = tile.group * CO + (c < CO ? c : CO - 1);
+    const float bias = __ldg(a.packed + BIAS_AT + channel); // last: it may be far larger than the products
 #pragma unroll
     for (int i = 0; i < CELLS; i++) {
       float cell[RT];
 #pragma unroll
-      for (int r = 0; r < RT; r++) cell[r] = sums[i][r][m];
-      const int c = tile.c0 + p.m + m;
-      finish(a, tile, rg, c < CO, tile.group * CO + (c < CO ? c : CO - 1), p.jd, p.jh, p.jw + i * (TW / CELLS), cell);
+      for (int r = 0; r < RT; r++) cell[r] = sums[i][r][m] + bias;
+      finish(a, tile, rg, c < CO, channel, p.jd, p.jh, p.jw + i * (TW / CELLS), cell);
     }
+  }
 }
