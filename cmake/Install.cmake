@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # make install: header, both libraries, the program, and what find_package(upconv) and pkg-config read.
+# A wheel (pip sets SKBUILD) holds the shared library alone, without links: they would be copies there.
+
+if(SKBUILD)
+  set_target_properties(upconv PROPERTIES VERSION "" SOVERSION "" NO_SONAME ON)
+  install(TARGETS upconv LIBRARY DESTINATION upconv)
+  return()
+endif()
 
 include(CMakePackageConfigHelpers)
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/upconv")

@@ -11,6 +11,8 @@ optional and is not imported before it is needed. docs/PYTHON.md is the manual.
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 from . import _library
@@ -50,6 +52,119 @@ __all__ = [
     "nn",
     "problem_text",
 ]
+
+Size = int | Sequence[int]
+Operators = str | Sequence[Any] | None
+
+
+def _conv_transpose(spatial_dims: int, x: Any, *arguments: Any, out: Any) -> Any:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, getattr(torch, "Tensor", ())):
+        if out is not None:
+            raise TypeError("out: is for NumPy arrays, not for PyTorch's tensors")
+        from ._torch import functional
+
+        return functional.conv_transpose(spatial_dims, x, *arguments)
+    from . import _numpy
+
+    return _numpy.conv_transpose(spatial_dims, x, *arguments, out=out)
+
+
+def conv_transpose1d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    groups: int = 1,
+    dilation: Size = 1,
+    epilogue: Operators = (),
+    *,
+    out: Any = None,
+) -> Any:
+    """As conv_transpose3d, with one spatial axis."""
+    return _conv_transpose(
+        1,
+        x,
+        weight,
+        bias,
+        stride,
+        padding,
+        output_padding,
+        groups,
+        dilation,
+        epilogue,
+        out=out,
+    )
+
+
+def conv_transpose2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    groups: int = 1,
+    dilation: Size = 1,
+    epilogue: Operators = (),
+    *,
+    out: Any = None,
+) -> Any:
+    """As conv_transpose3d, with two spatial axes."""
+    return _conv_transpose(
+        2,
+        x,
+        weight,
+        bias,
+        stride,
+        padding,
+        output_padding,
+        groups,
+        dilation,
+        epilogue,
+        out=out,
+    )
+
+
+def conv_transpose3d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    groups: int = 1,
+    dilation: Size = 1,
+    epilogue: Operators = (),
+    *,
+    out: Any = None,
+) -> Any:
+    """The transposed convolution of x, and what follows it, in one pass.
+
+    x: [N, C, D, H, W], or [C, D, H, W]; weight: [C, C_out / groups, kernel...]; bias: [C_out]. The
+    other arguments are those of torch.nn.functional.conv_transpose3d. epilogue: the operators that
+    follow, such as ["relu", ("max_pool", 2), ("add", skip)]; docs/PYTHON.md has the format.
+
+    With PyTorch tensors the result is one, on the same device. Otherwise x is a NumPy array, or an
+    object on the CPU with __dlpack__, of float32, float16 or bfloat16 (ml_dtypes), and the result
+    is a NumPy array of x's type; out, if given, receives it: any array of the right shape, also a
+    slice of a larger one."""
+    return _conv_transpose(
+        3,
+        x,
+        weight,
+        bias,
+        stride,
+        padding,
+        output_padding,
+        groups,
+        dilation,
+        epilogue,
+        out=out,
+    )
+
 
 # Attributes that need PyTorch: name -> (module, attribute of it, or None for the module itself).
 _LAZY = {

@@ -38,7 +38,8 @@ _WINDOWS = ("max_pool", "avg_pool")
 
 
 class Epilogue(NamedTuple):
-    """The text, and the arrays that its names @p0, @p1, ... and #t0, #t1, ... stand for."""
+    """The text, and the arrays that its names stand for, in order: @p2 is a parameter of item 2,
+    #t3 a tensor of item 3. Errors of the library use these names."""
 
     text: str
     params: tuple[Any, ...] = ()
@@ -71,7 +72,7 @@ def parse(
     texts = []
     for index, item in enumerate(epilogue):
         try:
-            texts.append(builder.item(item))
+            texts.append(builder.item(index, item))
         except (TypeError, ValueError, UpconvError) as error:
             raise type(error)(f"{_where(index, item)}: {error}") from None
     text = " | ".join(texts)
@@ -140,10 +141,13 @@ class _Builder:
     def __init__(self, spatial_dims: int, dtype_name: Callable[[Any], str]) -> None:
         self.spatial_dims = spatial_dims
         self.dtype_name = dtype_name
+        self.index = 0  # of the item
+        self.names = 0  # in the item
         self.params: list[Any] = []
         self.tensors: list[Any] = []
 
-    def item(self, item: Any) -> str:
+    def item(self, index: int, item: Any) -> str:
+        self.index, self.names = index, 0
         if isinstance(item, str):
             return _operator_text(item)
         if not isinstance(item, (tuple, list)) or not item or not isinstance(item[0], str):
@@ -199,11 +203,16 @@ class _Builder:
             if extent != 1
         )
         self.tensors.append(array)
-        return f"#t{len(self.tensors) - 1}[{axes}]:{dtype}"
+        return f"#{self._name('t')}[{axes}]:{dtype}"
 
     def _param(self, array: Any, shape: Sequence[int]) -> str:
         self.params.append(array)
-        return f"@p{len(self.params) - 1}" + ("[]" if prod(shape) == 1 else "")
+        return f"@{self._name('p')}" + ("[]" if prod(shape) == 1 else "")
+
+    def _name(self, letter: str) -> str:
+        self.names += 1
+        suffix = f".{self.names}" if self.names > 1 else ""
+        return f"{letter}{self.index}{suffix}"
 
     def _batch_norm(self, arguments: list[Any], options: Mapping[str, Any]) -> str:
         for name in options:
