@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""upconv for PyTorch: the operator torch.ops.upconv.conv_transpose, functions and modules on top.
+
+functional.py   what users call        nn.py          modules
+program.py      epilogue= -> text      modules.py     nn.Module -> items of an epilogue
+operator.py     registration           autograd.py    gradients
+execute.py      one call               packing.py     packed weights, kept or made anew
+interpret.py    the text as PyTorch's own operators: gradients, fallbacks, shapes
+"""
+
+from .functional import conv_transpose1d, conv_transpose2d, conv_transpose3d
+from .nn import frozen
+
+__all__ = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "frozen"]

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""conv_transpose1d, conv_transpose2d, conv_transpose3d: PyTorch's functions, with what follows in
+the same pass.
+
+The arguments, their defaults and their errors are those of torch.nn.functional.conv_transpose1d, 2d
+and 3d. epilogue says what follows, in order: see program.py. The result has the type and the device
+of the input and, where PyTorch has one for its rank, the input's memory format.
+
+float32, float16 and bfloat16 on the CPU and on CUDA run in upconv; any other type or device is
+given to PyTorch's own operators, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from . import fast
+from .operator import conv_transpose as _operator
+from .program import Epilogue, build
+
+Size = int | Sequence[int]
+
+
+def conv_transpose1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    groups: int = 1,
+    dilation: Size = 1,
+    epilogue: Epilogue = None,
+) -> Tensor:
+    """torch.nn.functional.conv_transpose1d, then epilogue.
+
+    x is [N, C_in, W] or [C_in, W], weight [C_in, C_out / groups, K].
+    """
+    return conv_transpose(
+        1, x, weight, bias, stride, padding, output_padding, groups, dilation, epilogue
+    )
+
+
+def conv_transpose2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    groups: int = 1,
+    dilation: Size = 1,
+    epilogue: Epilogue = None,
+) -> Tensor:
+    """torch.nn.functional.conv_transpose2d, then epilogue.
+
+    x is [N, C_in, H, W] or [C_in, H, W], weight [C_in, C_out / groups, KH, KW].
+    """
+    return conv_transpose(
+        2, x, weight, bias, stride, padding, output_padding, groups, dilation, epilogue
+    )
+
+
+def conv_transpose3d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    groups: int = 1,
+    dilation: Size = 1,
+    epilogue: Epilogue = None,
+) -> Tensor:
+    """torch.nn.functional.conv_transpose3d, then epilogue.
+
+    x is [N, C_in, D, H, W] or [C_in, D, H, W], weight [C_in, C_out / groups, KD, KH, KW].
+
+        y = upconv.conv_transpose3d(x, w, b, stride=2, epilogue=["leaky_relu 0.2", ("mul", m),
+        ("max_pool", 2)])
+    """
+    return conv_transpose(
+        3, x, weight, bias, stride, padding, output_padding, groups, dilation, epilogue
+    )
+
+
+def conv_transpose(
+    spatial_dims: int,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Size,
+    padding: Size,
+    output_padding: Size,
+    groups: int,
+    dilation: Size,
+    epilogue: Epilogue,
+) -> Tensor:
+    """conv_transpose1d, 2d or 3d, as spatial_dims says."""
+    text, params, tensors = build(spatial_dims, epilogue) if epilogue else ("", [], [])
+    return call(
+        spatial_dims,
+        x,
+        weight,
+        bias,
+        stride,
+        padding,
+        output_padding,
+        groups,
+        dilation,
+        text,
+        params,
+        tensors,
+    )
+
+
+def call(
+    spatial_dims: int,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Size,
+    padding: Size,
+    output_padding: Size,
+    groups: int,
+    dilation: Size,
+    text: str,
+    params: list[Tensor],
+    tensors: list[Tensor],
+) -> Tensor:
+    """The same with the epilogue as text: its parameters and extra tensors in the order of their
+    declaration."""
+    if not torch.compiler.is_compiling():
+        result = fast.call(
+            spatial_dims,
+            x,
+            weight,
+            bias,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
+            text,
+            params,
+            tensors,
+        )
+        if result is not None:
+            return result
+    sizes = [
+        _per_axis(value, spatial_dims, name)
+        for value, name in (
+            (stride, "stride"),
+            (padding, "padding"),
+            (output_padding, "output_padding"),
+            (dilation, "dilation"),
+        )
+    ]
+    unbatched = x.dim() == spatial_dims + 1
+    x = x.unsqueeze(0) if unbatched else x
+    if x.dim() != spatial_dims + 2:
+        raise RuntimeError(
+            f"Expected {spatial_dims + 1}D (unbatched) or {spatial_dims + 2}D (batched) input to "
+            f"conv_transpose{spatial_dims}d, but got input of size: {list(x.shape)}"
+        )
+    y = _operator(
+        x, weight, bias, sizes[0], sizes[1], sizes[2], groups, sizes[3], text, params, tensors
+    )
+    return y.squeeze(0) if unbatched else y
+
+
+def _per_axis(value: Size, spatial_dims: int, name: str) -> list[int]:
+    """One number for each axis. Like PyTorch, takes a list of one for all."""
+    if isinstance(value, int):
+        return [value] * spatial_dims
+    sizes = list(value)
+    if len(sizes) == 1:
+        return sizes * spatial_dims
+    if len(sizes) != spatial_dims:
+        raise RuntimeError(
+            f"expected {name} to be a single integer value or a list of {spatial_dims} values to"
+            f" match the convolution dimensions, but got {name}={sizes}"
+        )
+    return sizes
