@@ -18,6 +18,7 @@ from ._core import (
     Tensor,
     UnsupportedError,
     context,
+    dense_strides,
     problem_text,
 )
 
@@ -77,12 +78,10 @@ def _is_addressable(array: np.ndarray) -> bool:
 
 def _tensor(array: np.ndarray, name: str) -> Tensor:
     size = array.itemsize
-    return Tensor(
-        array.ctypes.data,
-        _dtype(array, name),
-        array.shape,
-        [step // size for step in array.strides],
-    )
+    strides: Sequence[int] = [step // size for step in array.strides]
+    if array.size == 0:
+        strides = dense_strides(array.shape)  # NumPy's may be 0
+    return Tensor(array.ctypes.data, _dtype(array, name), array.shape, strides)
 
 
 def _layout(array: np.ndarray) -> str:
@@ -160,16 +159,20 @@ def _batched(x: np.ndarray, spatial_dims: int) -> tuple[np.ndarray, bool]:
     return x, True
 
 
-def _output(out: Any, shape: tuple[int, ...], batched: bool) -> np.ndarray:
-    """out, checked, with a batch axis."""
+def _output_type(out: Any) -> int:
+    """The type of out, which must be an array that can be written."""
     if not isinstance(out, np.ndarray):
         raise TypeError(f"out is {type(out).__name__}: must be a NumPy array")
+    if not out.flags.writeable:
+        raise InvalidArgumentError("out is read-only")
+    return _dtype(out, "out")
+
+
+def _output(out: np.ndarray, shape: tuple[int, ...], batched: bool) -> np.ndarray:
+    """out with a batch axis."""
     wanted = shape if batched else shape[1:]
     if out.shape != wanted:
         raise InvalidArgumentError(f"out has shape {out.shape}: must have {wanted}")
-    _dtype(out, "out")
-    if not out.flags.writeable:
-        raise InvalidArgumentError("out is read-only")
     return out if batched else out[None]
 
 
@@ -220,7 +223,7 @@ def conv_transpose(
         bias=offsets is not None,
         x=type_name,
         w=type_name,
-        y=type_name if out is None else DTYPE_NAMES[_dtype(out, "out")],
+        y=type_name if out is None else DTYPE_NAMES[_output_type(out)],
         x_layout=_layout(source),
         y_layout="ncdhw",
         epilogue=tail.text,
