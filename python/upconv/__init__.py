@@ -169,8 +169,8 @@ def conv_transpose3d(
 # Attributes that need PyTorch: name -> (module, attribute of it, or None for the module itself).
 _LAZY = {
     "nn": ("upconv.nn", None),
-    "fuse": ("upconv.fuse", "fuse"),
-    "explain": ("upconv.fuse", "explain"),
+    "fuse": ("upconv._torch_fuse", "fuse"),
+    "explain": ("upconv._torch_fuse", "explain"),
 }
 
 
