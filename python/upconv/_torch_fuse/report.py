@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was fused, what was not, and why: for people (str) and for tests (the fields)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A transposed convolution with its tail."""
+
+    convolution: str
+    operators: tuple[str, ...]
+    epilogue: str
+    stop: str
+
+    def __str__(self) -> str:
+        lines = [f"  fused  {' + '.join((self.convolution, *self.operators))}"]
+        if self.epilogue:
+            lines.append(f"         as   {self.epilogue}")
+        return "\n".join([*lines, f"         ends {self.stop}"])
+
+
+@dataclass(frozen=True)
+class Left:
+    """A transposed convolution that PyTorch computes."""
+
+    convolution: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"  left   {self.convolution}: {self.reason}"
+
+
+@dataclass
+class Report:
+    """One graph that was traced."""
+
+    title: str = ""
+    fused: list[Fused] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *map(str, self.fused), *map(str, self.left)])
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Of a model: every graph that was traced so far, and the convolutions that were in none."""
+
+    model: str
+    graphs: tuple[Report, ...]
+    unseen: tuple[str, ...]
+    note: str = ""
+
+    @property
+    def fused(self) -> tuple[Fused, ...]:
+        return tuple(entry for graph in self.graphs for entry in graph.fused)
+
+    @property
+    def left(self) -> tuple[Left, ...]:
+        return tuple(entry for graph in self.graphs for entry in graph.left)
+
+    def __str__(self) -> str:
+        lines = [f"{self.model}: {self._summary()}"]
+        if self.note:
+            lines.append(self.note)
+        lines += [str(graph) for graph in _with_convolutions(self.graphs)]
+        if self.unseen:
+            lines.append("in no graph yet (not called, or in code that cannot be traced)")
+            lines += [f"  left   {name}" for name in self.unseen]
+        return "\n".join(lines)
+
+    def _summary(self) -> str:
+        if not self.graphs:
+            return "not traced yet; call it, or give fuse() example_inputs"
+        graphs = _count(len(self.graphs), "graph")
+        fused = _count(len(self.fused), "transposed convolution")
+        return f"{fused} fused and {len(self.left)} left in {graphs}"
+
+
+def _with_convolutions(graphs: Sequence[Report]) -> list[Report]:
+    return [graph for graph in graphs if graph.fused or graph.left]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
