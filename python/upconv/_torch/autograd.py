@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
 from . import execute
@@ -34,9 +35,8 @@ class _Settings:
 
 
 class Fused(_SingleLevelFunction):
-    """compute(x, weight, bias, ...) runs the operator below autograd. A function of one level:
-    transforms of torch.func have been undone by the dispatcher before the Autograd key is
-    reached."""
+    """compute(x, weight, bias, ...) runs the operator below autograd. It is a function of one level,
+    which torch.func never sees."""
 
     @staticmethod
     def forward(
@@ -67,11 +67,21 @@ class Fused(_SingleLevelFunction):
 def kernel(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     """The operator's kernel for the key Autograd."""
     *sizes, text, params, tensors = rest
-    inputs = (x, weight, bias, *params, *tensors)
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
+    inputs = [t for t in (x, weight, bias, *params, *tensors) if t is not None]
+    backward = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
+    forward = forward_ad._current_level >= 0 and any(map(_has_tangent, inputs))
+    if forward or (backward and torch._C._are_functorch_transforms_active()):
+        # Derivatives along with values, and those of torch.func, which nest: PyTorch's operators.
+        return execute.fall_back(x, weight, bias, tuple(sizes), text, params, tensors)
+    if backward:
         settings = _Settings(tuple(sizes), text, len(params))
-        return Fused.apply(_below_autograd, settings, *inputs)
+        return Fused.apply(_below_autograd, settings, x, weight, bias, *params, *tensors)
     return _below_autograd(x, weight, bias, sizes, text, params, tensors)
+
+
+def _has_tangent(tensor: Tensor) -> bool:
+    """Whether a derivative is carried forward along with it."""
+    return forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def run_direct(
