@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importing: without PyTorch, with and without the library, and what an installed wheel holds."""
+"""Importing: without PyTorch, with and without the library."""
 
-import importlib.metadata
-import importlib.util
 import os
 import pathlib
 import shutil
@@ -97,25 +95,3 @@ def test_another_library_is_refused():
         pytest.skip("the mathematical library is not a file here")
     done = python("import upconv", UPCONV_LIBRARY=loaded)
     assert "ImportError: upconv: " in done.stderr and "is of another version" in done.stderr
-
-
-@pytest.mark.skipif(
-    "UPCONV_LIBRARY" in os.environ, reason="the package is not installed: UPCONV_LIBRARY"
-)
-def test_the_wheel_holds_the_package_alone():
-    """Only in an installation: .ci/run python."""
-    files = importlib.metadata.files("upconv")
-    names = {str(file) for file in files if "__pycache__" not in str(file)}
-    inside = {name for name in names if not name.startswith("upconv-")}
-    assert {"upconv/__init__.py", "upconv/py.typed", "upconv/libupconv.so"} <= inside
-    assert all(name.startswith("upconv/") for name in inside)
-    assert {pathlib.Path(name).suffix for name in inside} == {".py", ".typed", ".so"}
-    assert [name for name in inside if name.endswith(".so")] == ["upconv/libupconv.so"]
-    wheel = importlib.metadata.distribution("upconv").read_text("WHEEL")
-    assert "Tag: py3-none-" in wheel
-    metadata = importlib.metadata.metadata("upconv")
-    assert metadata["Version"] == upconv.__version__
-    needs = [need for need in metadata.get_all("Requires-Dist") if "extra ==" not in need]
-    assert len(needs) == 1 and needs[0].startswith("numpy")
-    assert set(metadata.get_all("Provides-Extra")) == {"torch", "bench", "test"}
-    assert pathlib.Path(_library.PATH).parent == pathlib.Path(upconv.__file__).parent
