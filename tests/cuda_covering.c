@@ -2,6 +2,7 @@
 #include "cuda_covering.h"
 
 enum { F = COVERING_FUSED, T = COVERING_TILED, FM = COVERING_FUSED | COVERING_MMA };
+enum { FD = COVERING_FUSED | COVERING_DEPTHWISE };
 enum { LOOPS = COVERING_LOOPS, GLOBAL = COVERING_GLOBAL_WEIGHTS };
 
 /* The cases of a family stand together. */
@@ -24,9 +25,20 @@ const covering_case covering_cases[] = {
     {"groups", FM, "n1 ci32 co32 in5x7x9 k3x5x7 s2 p1x2x3 op1 g4 math=tf32"},
     {"groups", FM, "n2 ci24 co40 in9x12 k3 s2 g2 dtype=bf16 | relu"},
     {"groups", F, "ci6 co9 in5x6x7 k4 s2 p1 g3 bias | tanh"},
-    {"groups", F, "n1 ci64 co64 g64 in9x8x7 k4 s2 p1 | tanh | mul @t | mul %0"},
-    {"groups", F, "n2 ci24 co48 g24 in31x17 k3 s2 p1 bias dtype=f16 | leaky_relu"},
+    {"groups", FD, "n1 ci64 co64 g64 in9x8x7 k4 s2 p1 | tanh | mul @t | mul %0"},
+    {"groups", FD, "n2 ci24 co48 g24 in31x17 k3 s2 p1 bias dtype=f16 | leaky_relu"},
     {"groups", T, "ci12 co18 in6x7 k3 s2 g6 | softmax | max_pool 3 s1 p1"},
+
+    {"depthwise", FD, "ci64 co64 g64 in24x24x24 k4 s2 p1"},
+    {"depthwise", FD, "n2 ci16 co16 g16 in20x20 k3 p1 dtype=f16 | relu"},
+    {"depthwise", FD, "ci6 co18 g6 in5x9x33 k3x5x7 s2 p1x2x3 op1 bias dtype=bf16 | gelu"},
+    {"depthwise", FD, "n2 ci1 co16 in9x12 k4 s2 p1 bias | silu | max_pool 2"},
+    {"depthwise", FD,
+     "ci32 co64 g32 in9x9x9 k4 s2 p1 layout=ndhwc dtype=f16 | sigmoid | mul @m | add #r:f16"},
+    {"depthwise", FD, "ci20 co20 g20 in33 k16 s8 p4 | tanh"},
+    {"depthwise", FD, "ci40 co40 g40 in5x6x7 k7 s2 p3 xlayout=ndhwc"},
+    {"depthwise", FD, "ci8 co8 g8 in12x30 k15x3 s3x5 d2x3 op1x2 ylayout=ndhwc | leaky_relu"},
+    {"depthwise", F | LOOPS, "ci2 co2 g2 in9x9 k41x31 p20x15"},
 
     {"cell pools", FM,
      "n2 ci16 co32 in5x9x11 k3 s2 p1 op1 bias math=tf32 | leaky_relu 0.2 | mul @m | leaky_relu 0.2 "
@@ -107,7 +119,7 @@ const covering_case covering_cases[] = {
     {"layouts", FM, "n2 ci16 co24 in9x10x11 k3 s2 p1 math=tf32 layout=ndhwc | relu | max_pool 2"},
     {"layouts", FM, "n2 ci16 co16 in9x8 k3 p1 dtype=f16 xlayout=ndhwc | relu"},
     {"layouts", F, "ci5 co3 in30 k4 s2 p1 dtype=bf16 ylayout=ndhwc bias"},
-    {"layouts", F, "ci12 co12 g12 in30x9 k4 s2 p1 layout=ndhwc | hardswish"},
+    {"layouts", FD, "ci12 co12 g12 in30x9 k4 s2 p1 layout=ndhwc | hardswish"},
     {"layouts", T, "ci5 co3 in9x10 k4 s2 p1 layout=ndhwc | log_softmax | avg_pool 3 s1 p1"},
 
     {"extra tensors", FM, "n2 ci20 co24 in5x9x11 k2 s2 bias dtype=bf16 | relu | add #res:bf16"},

@@ -15,6 +15,7 @@ enum {
   COVERING_LOOPS = 4,          /* one goes over its taps in a loop */
   COVERING_GLOBAL_WEIGHTS = 8, /* one has more weights than shared memory takes */
   COVERING_MMA = 16,           /* tensor cores apply, from sm_80 on */
+  COVERING_DEPTHWISE = 32,     /* the depthwise kernel applies */
 };
 
 typedef struct covering_case {

@@ -220,7 +220,7 @@ static void founding_models(void) {
 
 static const char *const archs[] = {"cuda:sm_75", "cuda:sm_80", "cuda:sm_86", "cuda:sm_90a",
                                     "cuda:sm_100"};
-static const char *const candidates[] = {"cuda-ffma", "cuda-mma"};
+static const char *const candidates[] = {"cuda-ffma", "cuda-mma", "cuda-depthwise"};
 
 enum { MOST_SOURCES = 2048 };
 
@@ -263,15 +263,21 @@ static void check_source(const upconv_plan *plan, uint64_t *hash) {
   CHECK_FREE(source);
 }
 
+static bool applies(const upconv_context *context, const covering_case *c, const char *candidate) {
+  if (strcmp(candidate, "cuda-mma") == 0)
+    return c->expect & COVERING_MMA && context->target->major >= 8;
+  return strcmp(candidate, "cuda-depthwise") != 0 || c->expect & COVERING_DEPTHWISE;
+}
+
 /* One candidate of one case; the hash is that of an earlier time, or 0. */
 static void check_case(upconv_context *context, const covering_case *c, const char *candidate,
                        bool *met, uint64_t *hash) {
-  bool refused, mma = strcmp(candidate, "cuda-mma") == 0;
+  bool refused, ffma = strcmp(candidate, "cuda-ffma") == 0;
   upconv_plan *plan = plan_for(context, c->text, candidate, &refused);
-  CHECK_INT(!refused, !mma || (c->expect & COVERING_MMA && context->target->major >= 8));
+  CHECK_INT(!refused, applies(context, c, candidate));
   if (!plan) return;
   mark_operators(plan, met);
-  if (!mma) CHECK_INT(passes_of(plan), c->expect & ~COVERING_MMA);
+  if (ffma) CHECK_INT(passes_of(plan), c->expect & ~(COVERING_MMA | COVERING_DEPTHWISE));
   check_source(plan, hash);
   upconv_plan_destroy(plan);
 }

@@ -15,14 +15,17 @@
 #include "pack.h"
 #include "shape.h"
 
+typedef enum inner_product { FFMA, MMA, DEPTHWISE } inner_product;
+
 enum { MAX_PARAMS = 100, MAX_PHASES = 4096, MAX_KERNEL = 1 << 20 };
 
 /* ---- what applies ---- */
 
 /* Whether every pass can be shaped: the reason why not, or NULL. */
-static const char *cannot_shape(const upconv_context *context, const uc_lowered *lowered, bool mma);
+static const char *cannot_shape(const upconv_context *context, const uc_lowered *lowered,
+                                inner_product inner);
 
-/* What both need, and what is cheap to see. */
+/* What all need, and what is cheap to see. */
 static const char *refuses(const upconv_context *context, const uc_lowered *lowered) {
   if (!context->target) return "the context is not CUDA's";
   if (lowered->tail->op_count >= UC_CUDA_MAX_VALUES ||
@@ -68,12 +71,23 @@ static const char *mma_refuses(const upconv_context *context, const uc_lowered *
   if (phases > 32) return "more than 32 phases";
   if (p->in_channels / p->groups < 4 || p->out_channels / p->groups < 4)
     return "fewer than 4 channels in a group";
-  return cannot_shape(context, lowered, true);
+  return cannot_shape(context, lowered, MMA);
 }
 
 static const char *ffma_refuses(const upconv_context *context, const uc_lowered *lowered) {
   const char *why = refuses(context, lowered);
-  return why ? why : cannot_shape(context, lowered, false);
+  return why ? why : cannot_shape(context, lowered, FFMA);
+}
+
+static bool is_depthwise(const uc_lowered *lowered) {
+  return lowered->conv.in_channels == lowered->conv.groups;
+}
+
+static const char *depthwise_refuses(const upconv_context *context, const uc_lowered *lowered) {
+  const char *why = refuses(context, lowered);
+  if (why) return why;
+  if (!is_depthwise(lowered)) return "more than one input channel in a group";
+  return cannot_shape(context, lowered, DEPTHWISE);
 }
 
 /* ---- what it would cost: a rough roofline, in seconds ---- */
@@ -89,21 +103,34 @@ static double bytes_of(const uc_lowered *lowered) {
   return in * (double)upconv_dtype_size(p->x_dtype) + out * (double)upconv_dtype_size(p->y_dtype);
 }
 
+/* outputs_per_sm_clock: what every output takes beside its products. */
 static double cost_at(const upconv_context *context, const uc_lowered *lowered,
-                      double macs_per_sm_clock) {
+                      double macs_per_sm_clock, double outputs_per_sm_clock) {
+  const upconv_problem *p = &lowered->conv;
   int64_t in_size[UC_AXES];
-  for (int a = 0; a < UC_AXES; a++) in_size[a] = lowered->conv.axis[a].in_size;
-  double macs = uc_problem_macs(&lowered->conv, lowered->conv.batch, in_size);
-  double compute = macs / (macs_per_sm_clock * 1.5e9 * context->target->sm_count);
+  double outputs = (double)p->batch * (double)p->out_channels;
+  for (int a = 0; a < UC_AXES; a++) {
+    in_size[a] = p->axis[a].in_size;
+    outputs *= (double)in_size[a] * (double)p->axis[a].stride;
+  }
+  double macs = uc_problem_macs(p, p->batch, in_size);
+  double compute = macs / macs_per_sm_clock + outputs / outputs_per_sm_clock;
+  compute /= 1.5e9 * context->target->sm_count;
   double memory = bytes_of(lowered) / (2.5e10 * context->target->sm_count);
   return 3e-6 + (compute > memory ? compute : memory);
 }
 
+/* Where a thread's input serves few products, staging it is most of the work: measured on depthwise problems. */
 static double ffma_cost(const upconv_context *context, const uc_lowered *lowered) {
-  return cost_at(context, lowered, 80);
+  const upconv_problem *p = &lowered->conv;
+  double served = (double)uc_min(8, p->out_channels / p->groups);
+  return cost_at(context, lowered, 80, is_depthwise(lowered) ? served : 1e9);
+}
+static double depthwise_cost(const upconv_context *context, const uc_lowered *lowered) {
+  return cost_at(context, lowered, 100, 16);
 }
 static double mma_cost(const upconv_context *context, const uc_lowered *lowered) {
-  return cost_at(context, lowered, 300);
+  return cost_at(context, lowered, 300, 1e9);
 }
 
 /* ---- create ---- */
@@ -126,6 +153,10 @@ static void destroy(void *state) {
   free(e);
 }
 
+static const char *name_of(const uc_cuda_engine *e) {
+  return e->mma ? "cuda-mma" : e->depthwise ? "cuda-depthwise" : "cuda-ffma";
+}
+
 /* Shapes every pass; *keep >= 0: the program must be built again with that value kept. */
 static upconv_status shape_passes(uc_cuda_engine *e, int *keep) {
   int64_t shape[UC_CUDA_MAX_VALUES][UC_RANK];
@@ -140,8 +171,7 @@ static upconv_status shape_passes(uc_cuda_engine *e, int *keep) {
     status =
         uc_cuda_shape(e, &e->program.pass[i], (const int64_t(*)[UC_RANK])shape, k, &refusal, keep);
     if (status == UPCONV_OK && refusal)
-      status = uc_fail(UPCONV_UNSUPPORTED, "candidate %s: %s", e->mma ? "cuda-mma" : "cuda-ffma",
-                       refusal);
+      status = uc_fail(UPCONV_UNSUPPORTED, "candidate %s: %s", name_of(e), refusal);
   }
   return status;
 }
@@ -173,35 +203,39 @@ static upconv_status generate(uc_cuda_engine *e) {
 }
 
 static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_lowered *lowered,
-                     bool mma) {
+                     inner_product inner) {
   e->context = context;
   e->lowered = lowered;
   e->target = *context->target;
-  e->mma = mma;
-  e->word = mma ? (upconv_dtype)mma_word(lowered) : UPCONV_F32;
+  e->mma = inner == MMA;
+  e->depthwise = inner == DEPTHWISE;
+  e->word = e->mma ? (upconv_dtype)mma_word(lowered) : UPCONV_F32;
   e->group_in = lowered->conv.in_channels / lowered->conv.groups;
   e->group_out = lowered->conv.out_channels / lowered->conv.groups;
   e->kernel_size = uc_problem_kernel_size(&lowered->conv);
 }
 
 static const char *cannot_shape(const upconv_context *context, const uc_lowered *lowered,
-                                bool mma) {
+                                inner_product inner) {
   uc_cuda_engine *e = calloc(1, sizeof *e);
   if (!e) return "no memory";
-  describe(e, context, lowered, mma);
+  describe(e, context, lowered, inner);
   upconv_status status = uc_cuda_plan_packed(e);
   if (status == UPCONV_OK) status = build_passes(e, false);
   destroy(e);
   if (status == UPCONV_OK) return NULL;
-  return mma ? "the tail, the taps or a tile are more than the tensor-core kernel holds"
+  if (inner == MMA)
+    return "the tail, the taps or a tile are more than the tensor-core kernel holds";
+  return inner == DEPTHWISE
+             ? "the tail, the taps or a tile are more than the depthwise kernel holds"
              : "one tile does not fit shared memory";
 }
 
-static upconv_status create(upconv_context *context, uc_lowered *lowered, bool no_fuse, bool mma,
-                            void **state) {
+static upconv_status create(upconv_context *context, uc_lowered *lowered, bool no_fuse,
+                            inner_product inner, void **state) {
   uc_cuda_engine *e = calloc(1, sizeof *e);
   if (!e) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
-  describe(e, context, lowered, mma);
+  describe(e, context, lowered, inner);
   upconv_status status = uc_cuda_plan_packed(e);
   if (status == UPCONV_OK) status = build_passes(e, no_fuse);
   if (status == UPCONV_OK) status = generate(e);
@@ -216,12 +250,17 @@ static upconv_status create(upconv_context *context, uc_lowered *lowered, bool n
 
 static upconv_status create_ffma(upconv_context *context, uc_lowered *lowered, bool no_fuse,
                                  void **state) {
-  return create(context, lowered, no_fuse, false, state);
+  return create(context, lowered, no_fuse, FFMA, state);
 }
 
 static upconv_status create_mma(upconv_context *context, uc_lowered *lowered, bool no_fuse,
                                 void **state) {
-  return create(context, lowered, no_fuse, true, state);
+  return create(context, lowered, no_fuse, MMA, state);
+}
+
+static upconv_status create_depthwise(upconv_context *context, uc_lowered *lowered, bool no_fuse,
+                                      void **state) {
+  return create(context, lowered, no_fuse, DEPTHWISE, state);
 }
 
 /* ---- the rest of the table ---- */
@@ -269,3 +308,6 @@ const uc_candidate uc_candidate_cuda_ffma = {"cuda-ffma", false,   ffma_refuses,
 const uc_candidate uc_candidate_cuda_mma = {"cuda-mma", false,   mma_refuses, mma_cost,
                                             create_mma, destroy, packed_size, pack,
                                             workspace,  execute, explain,     source};
+const uc_candidate uc_candidate_cuda_depthwise = {
+    "cuda-depthwise", false, depthwise_refuses, depthwise_cost, create_depthwise, destroy,
+    packed_size,      pack,  workspace,         execute,        explain,          source};

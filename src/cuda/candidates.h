@@ -8,5 +8,7 @@
 extern const uc_candidate uc_candidate_cuda_ffma;
 /* Tensor cores (mma.sync): TF32 when the math mode allows, f16 and bf16 operands; tails that finish in registers. */
 extern const uc_candidate uc_candidate_cuda_mma;
+/* FP32 units; one input channel a group. */
+extern const uc_candidate uc_candidate_cuda_depthwise;
 
 #endif

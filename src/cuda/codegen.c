@@ -48,7 +48,8 @@ static int64_t run_length(const uc_cuda_kernel *k) {
 static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const upconv_problem *p = &e->lowered->conv;
   int64_t channels = k->pass->step[k->pass->target].channels;
-  int64_t co = k->pass->conv ? e->group_out : channels, groups = k->pass->conv ? p->groups : 1;
+  bool by_group = k->pass->conv && !k->depthwise; /* else blocks count all channels through */
+  int64_t co = by_group ? e->group_out : channels, groups = by_group ? p->groups : 1;
   int64_t blocks = uc_ceil_div(co, k->bm);
   uc_text_add(text, "\n// ---- this pass ----\n");
   uc_text_add(text, "#define KERNEL_NAME %s\n", k->name);
@@ -102,6 +103,12 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
     uc_text_add(text, "#define WORD_TYPE %s\n", uc_cuda_type_name(e->word));
     uc_text_add(text, "#define WORD_IS_%s 1\n", uc_cuda_type_name(e->word));
     define(text, "CHANNELS_PER_WORD", e->word == UPCONV_F32 ? 1 : 2);
+  } else if (k->depthwise) {
+    define(text, "GROUP_OUT", e->group_out);
+    define(text, "CHANNELS_FAST", k->channels_fast);
+    define(text, "HAS_BIAS", p->bias);
+    define(text, "XC", k->x_channels);
+    define(text, "VX", k->x_vector);
   } else {
     define(text, "MC", k->mc);
     define(text, "CELLS", k->thread_cells);
@@ -228,9 +235,11 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
     uc_cuda_emit_tiled(text, e, k);
   if (k->pass->conv) {
     emit_taps(text, k);
-    uc_text_add(text, "%s\n%s\n%s\n", uc_cuda_embedded(k->mma ? "mma" : "ffma"),
-                uc_cuda_embedded("stage"),
-                uc_cuda_embedded(k->mma ? "mma_convolve" : "ffma_convolve"));
+    const char *const mma[] = {"mma", "stage", "mma_convolve"},
+                      *const ffma[] = {"ffma", "stage", "ffma_convolve"},
+                      *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve"};
+    const char *const *file = k->mma ? mma : k->depthwise ? depthwise : ffma;
+    for (int i = 0; i < 3; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
   }
   uc_text_add(text, "%s", uc_cuda_embedded(k->fused ? "fused" : "tiled"));
   if (k->pass->reduce_op >= 0) uc_cuda_emit_combine(text, e, k);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../op.h"
+#include "codegen.h"
 
 const char *uc_cuda_type_name(upconv_dtype dtype) {
   return dtype == UPCONV_F32 ? "F32" : dtype == UPCONV_F16 ? "F16" : "BF16";
@@ -220,6 +221,30 @@ static void emit_unpooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel
               value);
 }
 
+/* The same where a thread has all residues of a cell: operators first, then the stores together. */
+static void emit_whole_cell(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k) {
+  uc_text_add(text, "%s\n", uc_cuda_embedded("cell_store"));
+  finish_head(text, "What follows the convolution, for one channel of one cell.");
+  uc_text_add(
+      text,
+      "  float result[RT];\n"
+      "#pragma unroll\n"
+      "  for (int r = 0; r < RT; r++) {\n"
+      "    const int d = qd * R0 + BASE0 + r / (R1 * R2), h = qh * R1 + BASE1 + r / R2 %% R1, "
+      "w = qw * R2 + BASE2 + r %% R2;\n"
+      "    const bool in = live & (c >= a.y_begin[1]) & (c < a.y_end[1]) & (d >= a.y_begin[2]) &\n"
+      "                    (d < a.y_end[2]) & (h >= a.y_begin[3]) & (h < a.y_end[3]) &\n"
+      "                    (w >= a.y_begin[4]) & (w < a.y_end[4]);\n"
+      "    const float v0 = cell[r];\n");
+  fused_steps(text, e, k, 0, k->pass->step_count, true, "d, h, w", "    ");
+  uc_text_add(text,
+              "    result[r] = v%d;\n"
+              "  }\n"
+              "  store_cell(a, tile, live, c, jd, jh, jw, result);\n"
+              "}\n",
+              step_value(&k->pass->step[k->pass->target]));
+}
+
 /* How the pooling operator starts, adds an element v, and ends. */
 static void emit_pool_start(uc_text *text, const uc_cuda_engine *e, const upconv_op *op) {
   if (op->kind == UPCONV_OP_AVG_POOL) {
@@ -314,6 +339,8 @@ void uc_cuda_emit_finish_fused(uc_text *text, const uc_cuda_engine *engine,
                                uc_cuda_kernel *kernel) {
   if (kernel->pool >= 0)
     emit_pooled(text, engine, kernel);
+  else if (kernel->depthwise)
+    emit_whole_cell(text, engine, kernel);
   else
     emit_unpooled(text, engine, kernel);
 }

@@ -2,7 +2,7 @@
 /*
  * The CUDA backend: every pass of the program (program.h) becomes one generated kernel.
  *
- *   shape.c     plan time: cells, tiles, taps, threads and shared memory of a pass
+ *   shape.c     plan time: cells, tiles, taps, threads and shared memory of a pass; shape_depthwise.c its depthwise part
  *   codegen.c   plan time: defines + tables + kernels/(name).cu + the pass's operators -> source text
  *   emit.c      operators as CUDA expressions and loops
  *   pack.c      source of the packing kernel, packed layout
@@ -51,7 +51,7 @@ enum { UC_CUDA_MAX_VIEWS = 24, UC_CUDA_MAX_VALUES = 96 };
 typedef struct uc_cuda_kernel {
   const uc_pass *pass;
   bool fused; /* cells are finished in registers; else values of a tile lie in shared memory */
-  bool mma;
+  bool mma, depthwise;
   int pool; /* fused: the step of the pooling operator that reduces a cell, or -1 */
 
   /* cells; fused: the target's elements (pool) or R of them */
@@ -73,6 +73,9 @@ typedef struct uc_cuda_kernel {
   int64_t channels; /* of the target while a block works on it: BM, or all */
   int64_t mc, thread_cells, bm, threads, chunk;
   int64_t mt, nt, warps_m;
+  bool channels_fast; /* depthwise: neighbouring threads take neighbouring channels */
+  int64_t x_channels,
+      x_vector; /* depthwise: channels of x in a tile; inputs along W that are read together */
   int64_t x_floats, staging_floats;
 
   /* tile buffers */
@@ -93,7 +96,7 @@ typedef struct uc_cuda_engine {
   const upconv_context *context;
   const uc_lowered *lowered;
   uc_cuda_target target;
-  bool mma;
+  bool mma, depthwise;
   upconv_dtype word; /* mma: F32 (TF32 words), F16 or BF16 (pairs) */
   uc_program program;
   int kernel_count;

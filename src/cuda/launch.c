@@ -174,7 +174,8 @@ static upconv_status put_steps(const uc_cuda_kernel *k, const upconv_tensor *t,
 /* Channel blocks that a tile is split into. */
 static int64_t channel_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   if (k->pass->all_channels) return 1;
-  if (!k->pass->conv) return uc_ceil_div(k->pass->step[k->pass->target].channels, k->bm);
+  if (!k->pass->conv || k->depthwise)
+    return uc_ceil_div(k->pass->step[k->pass->target].channels, k->bm);
   return uc_ceil_div(e->group_out, k->bm) * e->lowered->conv.groups;
 }
 

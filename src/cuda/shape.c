@@ -124,7 +124,7 @@ static bool find_boxes(const uc_lowered *lowered, const uc_pass *pass, const int
 
 /* ---- cells and taps ---- */
 
-static upconv_status find_taps(const upconv_problem *p, uc_cuda_kernel *k) {
+upconv_status uc_cuda_find_taps(const upconv_problem *p, uc_cuda_kernel *k) {
   int64_t most = product(k->residues) * uc_problem_kernel_size(p), low[UC_AXES], high[UC_AXES];
   k->tap = calloc((size_t)most, sizeof *k->tap);
   if (!k->tap)
@@ -298,6 +298,7 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
     k->step[a] = k->residues[a] / s;
     if (!w) extent[a] = uc_ceil_div(extent[a], s);
   }
+  if (k->depthwise) return uc_cuda_shape_depthwise(e, k, extent, refusal);
   if (e->mma)
     *refusal = choose_mma(e, k, extent);
   else
@@ -307,7 +308,7 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
     k->cell_step[a] = k->cells[a];
     k->tile[a] = k->cells[a] * (w ? 1 : k->residues[a]);
   }
-  upconv_status status = find_taps(&e->lowered->conv, k);
+  upconv_status status = uc_cuda_find_taps(&e->lowered->conv, k);
   if (status != UPCONV_OK) return status;
   *refusal = e->mma ? stage_mma(e, k) : stage_ffma(e, k);
   k->channels = k->bm;
@@ -362,7 +363,7 @@ static upconv_status shape_conv(const uc_cuda_engine *e, uc_cuda_kernel *k, cons
   for (int a = 0; a < UC_AXES; a++) k->cell_parts[a] = uc_ceil_div(extent[a], k->cells[a]);
   free(k->tap);
   k->tap = NULL;
-  upconv_status status = find_taps(&e->lowered->conv, k);
+  upconv_status status = uc_cuda_find_taps(&e->lowered->conv, k);
   if (status == UPCONV_OK) *refusal = stage_ffma(e, k);
   return status;
 }
@@ -466,8 +467,9 @@ upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass,
   free(side);
   if (!k->fused) k->pool = -1;
   k->mma = e->mma && k->fused;
+  k->depthwise = e->depthwise && k->fused;
   if (k->fused) return shape_fused(e, shape, k, refusal);
-  if (e->mma && pass->conv) {
+  if ((e->mma || e->depthwise) && pass->conv) {
     *refusal = "the tail needs tile buffers, which the FP32 kernel alone has";
     return UPCONV_OK;
   }

@@ -165,6 +165,7 @@ static void corners(void) {
       "n2 ci64 co1 in9x10x11 k4 s2 p1 bias dtype=f16 | tanh",
       "n2 ci24 co24 g24 in7x8x9 k4 s2 p1 bias | relu",
       "n2 ci24 co24 g24 in7x8x9 k4 s2 p1 dtype=bf16 layout=ndhwc | relu",
+      "n3 ci1 co8 in5x6x7 k4 s2 p1 bias | gelu",
       "n2 ci24 co48 g24 in7x8 k3 s2 p1 op1 dtype=f16 | softmax",
       "n1 ci4 co4 in1x9x1 k2x3x1 s2x1x3 bias math=tf32 | avg_pool 2x1x1",
       "n2 ci4 co4 in3 k2 s5 bias | exp",
@@ -218,6 +219,8 @@ static const char *const placed[] = {
     "n2 ci8 co8 in20x21 k4 s2 p1 bias math=tf32 ylayout=ndhwc | softmax",
     "n3 ci3 co5 in50 k16 s8 p4 bias dtype=f16 | tanh",
     "n2 ci6 co6 g6 in9x10x11 k4 s2 p1 dtype=f16 | relu",
+    "n2 ci12 co24 g12 in20x21 k4 s2 p1 bias dtype=bf16 layout=ndhwc | silu",
+    "n2 ci6 co6 g6 in40 k3 p1 bias | relu",
 };
 
 static void misaligned(void) {

@@ -297,8 +297,14 @@ static void channels_last(void) {
             "n1 ci8 co16 in2x2x2 k2 s2 dtype=f16", ANY_MS);
 }
 
+static void depthwise(void) {
+  run_large("n1 ci16 co16 g16 in256x256x264 k2 s2 dtype=f16",
+            "n1 ci16 co16 g16 in2x2x2 k2 s2 dtype=f16", MOST_MS);
+}
+
 static const check_test tests[] = {
     {"beyond_2_31", channels_first},
+    {"beyond_2_31_depthwise", depthwise},
     {"beyond_2_31_channels_last", channels_last},
 };
 const gpu_tests gpu_large_tests = {tests, CHECK_COUNT(tests)};
