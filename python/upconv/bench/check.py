@@ -10,6 +10,7 @@ cases in which there is no bound, or float64 is no reference.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -17,9 +18,9 @@ from typing import Any
 
 import torch
 
+from upconv.bench.problem import convert_model
 from upconv.bench.reference import (
     batch_of,
-    in_double,
     part_of_inputs,
     parts_of,
     run_in_double,
@@ -123,7 +124,7 @@ class Checker:
         self.verdict = Verdict()
         self.twin: torch.nn.Module | None = None
         try:
-            self.twin = in_double(original)
+            self.twin = convert_model(copy.deepcopy(original), None, torch.float64)
         except Exception as error:  # whatever a model's copy may raise
             self.verdict.note(f"no float64 run: {type(error).__name__}: {error}")
 
@@ -143,7 +144,11 @@ class Checker:
 
     def check_inputs(self, inputs: list[Any], number: int, count: int, end: float) -> None:
         original = tensors_of(self.call(self.original, inputs, number))
-        ours = tensors_of(self.call(self.ours, inputs, number))
+        try:
+            ours = tensors_of(self.call(self.ours, inputs, number))
+        except Exception as error:  # a model that fails where the original does not is wrong
+            self.verdict.wrong(f"input {number + 1}: {type(error).__name__}: {error}")
+            return
         if not self.same_form(ours, original):
             return
         self.verdict.elements += sum(t.numel() for t in original)

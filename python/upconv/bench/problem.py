@@ -68,6 +68,20 @@ def convert(values: Any, device: torch.device | None, dtype: torch.dtype | None)
     return pytree.tree_map(one, values)
 
 
+def convert_model(
+    model: torch.nn.Module, device: torch.device | None, dtype: torch.dtype | None
+) -> torch.nn.Module:
+    """Moves the model in place, tensors that are plain attributes of its modules included."""
+    model.to(device=device, dtype=dtype)
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if name in ("_parameters", "_buffers", "_modules") or name.endswith("_hooks"):
+                continue
+            if any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)):
+                setattr(module, name, convert(value, device, dtype))
+    return model
+
+
 def _kind(value: Any) -> str:
     return type(value).__name__
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -18,17 +17,6 @@ from upconv.bench.rounding import Rounding
 
 # Elements of the largest value of a part. With its bound, a rule needs about eight such tensors.
 PART = {"cpu": 1 << 25, "cuda": 1 << 28}
-
-
-def in_double(model: torch.nn.Module) -> torch.nn.Module:
-    """A copy in float64, tensors that are plain attributes included."""
-    twin = copy.deepcopy(model).double()
-    for module in twin.modules():
-        for name, value in vars(module).items():
-            if name not in ("_parameters", "_buffers", "_modules") and not name.endswith("_hooks"):
-                if any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)):
-                    setattr(module, name, convert(value, None, torch.float64))
-    return twin
 
 
 def run_in_double(twin: torch.nn.Module, inputs: list[Any], rounding: Rounding) -> Carried:
