@@ -96,6 +96,15 @@ void upconv_plan_destroy(upconv_plan *plan) {
 
 const char *upconv_plan_candidate(const upconv_plan *plan) { return plan->candidate->name; }
 
+/* Candidates on tensor cores have the instruction in their names. Full float32 operands, if any, become TF32 there. */
+upconv_error_model uc_plan_error_model(const upconv_plan *plan) {
+  const upconv_problem *p = &plan->lowered.source;
+  bool wide = p->x_dtype == UPCONV_F32 || p->w_dtype == UPCONV_F32;
+  upconv_error_model model = {.tensor_core = strstr(plan->candidate->name, "mma") != NULL};
+  if (model.tensor_core && wide) model.operand_rounding = 0x1p-11;
+  return model;
+}
+
 const char *upconv_plan_candidate_name(const upconv_plan *plan, int index) {
   for (int i = 0; uc_candidate_at(i); i++) {
     if (uc_candidate_at(i)->refuses(plan->context, &plan->lowered)) continue;

@@ -66,4 +66,7 @@ struct upconv_plan {
   void *state;
 };
 
+/* How the chosen candidate rounds, for upconv_reference. */
+upconv_error_model uc_plan_error_model(const upconv_plan *plan);
+
 #endif

@@ -33,7 +33,7 @@ static void unview_segments(uc_cut *cut) {
 }
 
 upconv_status uc_cut_make(uc_cut *cut, uc_onnx_program *program, uc_plans *plans, bool places) {
-  *cut = (uc_cut){.program = program};
+  *cut = (uc_cut){.program = program, .device = plans->device};
   upconv_status status = uc_onnx_program_readers(program);
   if (!status) {
     uc_onnx_program_patterns(program);
@@ -50,6 +50,9 @@ upconv_status uc_cut_make(uc_cut *cut, uc_onnx_program *program, uc_plans *plans
 
 void uc_cut_free(uc_cut *cut) {
   for (int i = 0; i < cut->segment_count; i++) uc_segment_free(&cut->segment[i]);
+  for (int i = 0; i < cut->step_count; i++) cut->device->kind->discard(cut->step[i].work);
+  if (cut->device) cut->device->kind->release(cut->device, cut->constants);
+  free(cut->constant);
   free(cut->segment);
   free(cut->owner);
   free(cut->step);

@@ -6,15 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../plan.h"
 #include "../status.h"
 #include "rows.h"
 #include "session.h"
 
 typedef struct run {
   const uc_cut *cut;
-  const upconv_error_model *model;
-  uc_approx **root; /* elements of values that are their own root */
-  int *last;        /* the last step that reads them; steps: kept to the end */
+  const upconv_error_model *model; /* NULL: that of each segment's plan */
+  uc_approx **root;                /* elements of values that are their own root */
+  int *last;                       /* the last step that reads them; steps: kept to the end */
 } run;
 
 /* ---- values ---- */
@@ -108,7 +109,9 @@ static upconv_status run_segment(run *r, int step, const uc_segment *s) {
   if (!status) status = need(r, s->x);
   for (int k = 0; k < s->tensor_count && !status; k++) status = need(r, s->tensor[k].value);
   uc_exact out = exact_of(r, s->y.value);
-  if (!status) status = uc_exact_segment(r->cut->program, s, r->model, exact_of, r, &out);
+  upconv_error_model own = uc_plan_error_model(uc_plan_of(s));
+  const upconv_error_model *model = r->model ? r->model : &own;
+  if (!status) status = uc_exact_segment(r->cut->program, s, model, exact_of, r, &out);
   release(r, s->x, step);
   for (int k = 0; k < s->tensor_count; k++) release(r, s->tensor[k].value, step);
   return status;

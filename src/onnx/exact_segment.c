@@ -94,7 +94,8 @@ static upconv_status make_parameters(parameter_context *c, const uc_segment *s,
   upconv_status status = make_parameter(c, s->weight);
   if (!status) status = make_parameter(c, s->bias);
   for (int i = 0; i < s->param_count && !status; i++) status = make_parameter(c, s->param[i].value);
-  return status ? status : uc_parameters_make(s, parameter_view, c, parameters);
+  return status ? status
+                : uc_parameters_make(s, uc_device_host(), parameter_view, c, NULL, parameters);
 }
 
 /* ---- result ---- */
@@ -171,7 +172,7 @@ upconv_status uc_exact_segment(const uc_onnx_program *program, const uc_segment 
                                const void *context, const uc_exact *out) {
   segment_run r = {.value = NULL};
   parameter_context c = {.program = program, .get = get, .context = context};
-  uc_parameters parameters = {.weight = NULL};
+  uc_parameters parameters = {.params = NULL};
   upconv_status status = run_prepare(s, get, context, &r);
   if (!status) status = make_parameters(&c, s, &parameters);
   if (!status) {

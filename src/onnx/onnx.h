@@ -165,6 +165,15 @@ upconv_status uc_onnx_shapes(uc_onnx_session *session, const uc_onnx_tensor *inp
 upconv_status uc_onnx_run(uc_onnx_session *session, const uc_onnx_tensor *inputs, int input_count,
                           uc_onnx_tensor *outputs, int output_count);
 
+/*
+ * The computation of the last run once more, on the data that it left on the GPU, without copies of
+ * inputs or outputs: what benchmarks measure. Returns before it is done, having put it on
+ * uc_onnx_stream. UPCONV_INVALID_ARGUMENT on the CPU, and when anything else was done with other
+ * shapes since then.
+ */
+upconv_status uc_onnx_repeat(uc_onnx_session *session);
+void *uc_onnx_stream(const uc_onnx_session *session); /* a CUstream; NULL on the CPU */
+
 /* Bytes that the last plan for these shapes takes besides inputs, outputs, initialisers and
    packed weights. */
 upconv_status uc_onnx_memory(uc_onnx_session *session, const uc_onnx_tensor *inputs,
@@ -202,7 +211,8 @@ typedef struct uc_onnx_result {
 } uc_onnx_result;
 
 /* The whole graph in float64, node by node as written for plain operators, through the library's
-   oracle for segments; error bounds are carried from step to step. model as in upconv_reference. */
+   oracle for segments; error bounds are carried from step to step. model as in
+   upconv_reference; NULL: how the plan of each segment rounds. */
 upconv_status uc_onnx_reference(uc_onnx_session *session, const uc_onnx_tensor *inputs,
                                 int input_count, const upconv_error_model *model,
                                 uc_onnx_result *results, int result_count);

@@ -34,13 +34,20 @@ upconv_status uc_plan_concat(uc_onnx_program *p, uc_onnx_task *t) {
   return uc_set_result(p, t, 0, first->dtype, first->rank, shape);
 }
 
+uc_view uc_concat_part(const uc_onnx_task *t, const uc_view *in, const uc_view *out, int64_t at) {
+  uc_view part = *out;
+  part.shape[t->axis] = in->shape[t->axis];
+  if (part.data)
+    part.data =
+        (char *)out->data + at * out->stride[t->axis] * (int64_t)uc_onnx_dtype_size(out->dtype);
+  return part;
+}
+
 /* A part that was made in its place already (see place.c) is not copied onto itself. */
 void uc_run_concat(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
-  int64_t at = 0, size = (int64_t)uc_onnx_dtype_size(out->dtype);
+  int64_t at = 0;
   for (int k = 0; k < t->input_count; k++) {
-    uc_view part = *out;
-    part.shape[t->axis] = in[k].shape[t->axis];
-    part.data = (char *)out->data + at * out->stride[t->axis] * size;
+    uc_view part = uc_concat_part(t, &in[k], out, at);
     if (part.data != in[k].data) uc_view_copy(&in[k], &part);
     at += in[k].shape[t->axis];
   }
@@ -234,19 +241,20 @@ upconv_status uc_plan_gather(uc_onnx_program *p, uc_onnx_task *t) {
   return uc_set_result(p, t, 0, in->dtype, rank, shape);
 }
 
-/* A dropped axis is put back for the walk. */
-void uc_run_gather(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
+uc_view uc_gather_result(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
   uc_view whole = *out;
-  if (t->axis < 0) {
-    uc_run_map(t, in, out);
-    return;
-  }
+  if (t->axis < 0) return whole;
   whole.rank = in->rank;
   for (int i = 0, k = 0; i < in->rank; i++) {
     whole.shape[i] = i == t->axis ? 1 : out->shape[k];
     whole.stride[i] = i == t->axis ? 0 : out->stride[k];
     k += i != t->axis;
   }
+  return whole;
+}
+
+void uc_run_gather(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
+  uc_view whole = uc_gather_result(t, in, out);
   uc_run_map(t, in, &whole);
 }
 
@@ -304,12 +312,17 @@ static void view_to_space(const uc_view *in, int64_t b, bool crd, uc_view *view)
   set_axis(view, 5, b, crd ? s : s * channels);
 }
 
-void uc_run_blocks(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
+uc_view uc_blocks_source(const uc_onnx_task *t, const uc_view *in) {
   uc_view view = {.data = in->data, .dtype = in->dtype, .rank = 6};
   if (t->op->variant)
     view_to_depth(in, t->block, &view);
   else
     view_to_space(in, t->block, t->crd, &view);
+  return view;
+}
+
+void uc_run_blocks(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
+  uc_view view = uc_blocks_source(t, in);
   uc_view_copy(&view, out);
 }
 

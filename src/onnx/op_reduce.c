@@ -168,10 +168,8 @@ static uc_view advance(const uc_view *view, int64_t elements) {
   return result;
 }
 
-void uc_run_reduce(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
-  uc_view kept, reduced, result = *out;
-  split_view(in, t->axes, &kept, &reduced);
-  /* Dropped axes are put back for the walk. */
+uc_view uc_reduce_result(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
+  uc_view result = *out;
   result.rank = in->rank;
   for (int i = 0, k = 0; i < in->rank; i++) {
     bool dropped = (t->axes >> i & 1) && !t->keepdims;
@@ -179,6 +177,12 @@ void uc_run_reduce(const uc_onnx_task *t, const uc_view *in, const uc_view *out)
     result.stride[i] = dropped ? 0 : out->stride[k];
     k += !dropped;
   }
+  return result;
+}
+
+void uc_run_reduce(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
+  uc_view kept, reduced, result = uc_reduce_result(t, in, out);
+  split_view(in, t->axes, &kept, &reduced);
   const uc_view *views[] = {&result, &kept};
   uc_walk walk;
   for (bool more = uc_walk_start(&walk, 2, views); more; more = uc_walk_next(&walk))
@@ -207,8 +211,10 @@ static void softmax_one(bool logarithm, const uc_view *in, const uc_view *out) {
     }
 }
 
+uint32_t uc_softmax_axes(const uc_onnx_task *t) { return (1u << t->axis_end) - (1u << t->axis); }
+
 void uc_run_softmax(const uc_onnx_task *t, const uc_view *in, const uc_view *out) {
-  uint32_t axes = (1u << t->axis_end) - (1u << t->axis);
+  uint32_t axes = uc_softmax_axes(t);
   uc_view in_kept, in_part, out_kept, out_part;
   split_view(in, axes, &in_kept, &in_part);
   split_view(out, axes, &out_kept, &out_part);

@@ -97,6 +97,19 @@ void uc_run_instance_norm(const uc_onnx_task *task, const uc_view *in, const uc_
 /* op_conv.c; variant: 1 for Conv, 0 for ConvTranspose */
 upconv_status uc_plan_conv(uc_onnx_program *program, uc_onnx_task *task);
 
+/* ---- what these operators make of their views, for other ways to run them ---- */
+
+/* Where the result of a Concat takes one of its inputs, which begins at `at` of the axis. */
+uc_view uc_concat_part(const uc_onnx_task *task, const uc_view *in, const uc_view *out, int64_t at);
+/* The result with the axis that a scalar index drops. */
+uc_view uc_gather_result(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
+/* The input with rank 6, in the order of the result's elements. */
+uc_view uc_blocks_source(const uc_onnx_task *task, const uc_view *in);
+/* The result with the axes that were dropped. */
+uc_view uc_reduce_result(const uc_onnx_task *task, const uc_view *in, const uc_view *out);
+/* Bits of the axes that are summed over. */
+uint32_t uc_softmax_axes(const uc_onnx_task *task);
+
 /* ---- shared by windows and convolutions: op_window.c ---- */
 
 /* kernel_shape, strides, dilations, pads and auto_pad of nd spatial axes. */

@@ -43,45 +43,52 @@ uc_view uc_constant_of_program(const void *program, int value) {
   return uc_constant_view(&((const uc_onnx_program *)program)->value[value]);
 }
 
-/* [out, in / groups, K...] to [in, out / groups, K...], flipped. Bits are moved, so the type
-   does not matter. */
-static upconv_status transpose_weights(const uc_segment *s, const uc_view *from,
-                                       uc_parameters *parameters) {
-  const upconv_problem_desc *d = &s->desc;
-  size_t size = uc_onnx_dtype_size(from->dtype);
-  int64_t shape[UPCONV_MAX_RANK] = {d->in_channels, d->out_channels / d->groups, 1, 1, 1};
-  int64_t k[3] = {1, 1, 1}, stride[3] = {0, 0, 0}, i[3];
-  int nd = d->spatial_dims;
-  for (int a = 0; a < nd; a++) {
-    k[3 - nd + a] = shape[2 + a] = d->kernel[a];
-    stride[3 - nd + a] = from->stride[2 + a];
+/* [out, in / groups, K...] as [in, out / groups, K...], flipped: with groups apart, the same
+   elements under other strides. */
+static uc_view transposed_view(const upconv_problem_desc *d, const uc_view *from) {
+  int64_t group_in = d->in_channels / d->groups, group_out = d->out_channels / d->groups;
+  int64_t at = 0;
+  uc_view view = {.dtype = from->dtype, .rank = d->spatial_dims + 3};
+  view.shape[0] = d->groups;
+  view.shape[1] = group_in;
+  view.shape[2] = group_out;
+  view.stride[0] = group_out * from->stride[0];
+  view.stride[1] = from->stride[1];
+  view.stride[2] = from->stride[0];
+  for (int a = 0; a < d->spatial_dims; a++) {
+    view.shape[3 + a] = d->kernel[a];
+    view.stride[3 + a] = -from->stride[2 + a];
+    at += (d->kernel[a] - 1) * from->stride[2 + a];
   }
-  char *to = uc_onnx_new(uc_shape_count(nd + 2, shape), size);
-  if (!to) return UPCONV_OUT_OF_MEMORY;
-  parameters->weight = to;
-  int64_t group_in = d->in_channels / d->groups, group_out = shape[1];
-  for (int64_t in = 0; in < d->in_channels; in++)
-    for (int64_t out = 0; out < group_out; out++)
-      for (i[0] = k[0] - 1; i[0] >= 0; i[0]--)
-        for (i[1] = k[1] - 1; i[1] >= 0; i[1]--)
-          for (i[2] = k[2] - 1; i[2] >= 0; i[2]--, to += size) {
-            int64_t at = (in / group_in * group_out + out) * from->stride[0] +
-                         in % group_in * from->stride[1];
-            for (int a = 0; a < 3; a++) at += i[a] * stride[a];
-            memcpy(to, (const char *)from->data + at * (int64_t)size, size);
-          }
-  upconv_dtype dtype = UPCONV_F32;
-  (void)uc_onnx_engine_dtype(from->dtype, &dtype);
-  parameters->given.weight =
-      upconv_tensor_dense(parameters->weight, dtype, nd + 2, shape, UPCONV_CHANNELS_FIRST);
-  return UPCONV_OK;
+  view.data = (char *)from->data + at * (int64_t)uc_onnx_dtype_size(from->dtype);
+  return view;
 }
 
-upconv_status uc_parameters_make(const uc_segment *s, uc_view_function view, const void *context,
+size_t uc_parameters_room(const uc_segment *s, uc_onnx_dtype dtype) {
+  const upconv_problem_desc *d = &s->desc;
+  int64_t count = d->in_channels * (d->out_channels / d->groups);
+  for (int a = 0; a < d->spatial_dims; a++) count *= d->kernel[a];
+  return s->conv ? (size_t)count * uc_onnx_dtype_size(dtype) : 0;
+}
+
+/* A Conv's weights in the transposed form. Bits are moved, so the type does not matter. */
+static upconv_status transpose_weights(const uc_segment *s, const uc_device *device, void *room,
+                                       upconv_tensor *weight, const uc_view *given) {
+  const upconv_problem_desc *d = &s->desc;
+  uc_view from = transposed_view(d, given), to = from;
+  to.data = room;
+  uc_dense_strides(to.rank, to.shape, to.stride);
+  int64_t shape[UPCONV_MAX_RANK] = {d->in_channels, d->out_channels / d->groups};
+  memcpy(shape + 2, d->kernel, sizeof d->kernel);
+  *weight =
+      upconv_tensor_dense(room, weight->dtype, d->spatial_dims + 2, shape, UPCONV_CHANNELS_FIRST);
+  return device->kind->copy(device, &from, &to);
+}
+
+upconv_status uc_parameters_make(const uc_segment *s, const uc_device *device,
+                                 uc_view_function view, const void *context, void *room,
                                  uc_parameters *parameters) {
-  *parameters = (uc_parameters){.weight = NULL};
-  uc_view weight = view(context, s->weight);
-  parameters->params = uc_onnx_new(s->param_count, sizeof *parameters->params);
+  *parameters = (uc_parameters){.params = uc_onnx_new(s->param_count, sizeof(upconv_tensor))};
   if (!parameters->params) return UPCONV_OUT_OF_MEMORY;
   for (int i = 0; i < s->param_count; i++) {
     uc_view param = view(context, s->param[i].value);
@@ -93,14 +100,23 @@ upconv_status uc_parameters_make(const uc_segment *s, uc_view_function view, con
     uc_view bias = view(context, s->bias);
     parameters->given.bias = plain_tensor(&bias);
   }
+  uc_view weight = view(context, s->weight);
   parameters->given.weight = plain_tensor(&weight);
-  upconv_status status = s->conv ? transpose_weights(s, &weight, parameters) : UPCONV_OK;
+  upconv_status status = UPCONV_OK;
+  if (s->conv && !room) {
+    parameters->device = device;
+    status =
+        device->kind->allocate(device, uc_parameters_room(s, weight.dtype), &parameters->weight);
+    room = parameters->weight;
+  }
+  if (s->conv && !status)
+    status = transpose_weights(s, device, room, &parameters->given.weight, &weight);
   if (status) uc_parameters_free(parameters);
   return status;
 }
 
 void uc_parameters_free(uc_parameters *parameters) {
   free(parameters->params);
-  free(parameters->weight);
-  *parameters = (uc_parameters){.weight = NULL};
+  if (parameters->device) parameters->device->kind->release(parameters->device, parameters->weight);
+  *parameters = (uc_parameters){.params = NULL};
 }

@@ -12,8 +12,6 @@
 #include "cut.h"
 #include "ops.h"
 
-enum { ALIGNMENT = 64 };
-
 typedef struct life {
   int first, last; /* steps; first -1: never made */
 } life;
@@ -140,7 +138,7 @@ typedef struct hole {
 } hole;
 
 typedef struct arena {
-  size_t end, peak;
+  size_t alignment, end, peak;
   int count;
   hole hole[1024]; /* ascending; when it is full, the smallest is forgotten */
 } arena;
@@ -154,7 +152,7 @@ static void remove_hole(arena *a, int i) {
 static bool take(arena *a, size_t size, size_t limit, size_t *offset) {
   int best = -1;
   if (size > limit) return false;
-  size = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  size = (size + a->alignment - 1) / a->alignment * a->alignment;
   for (int i = 0; i < a->count; i++)
     if (a->hole[i].size >= size && (best < 0 || a->hole[i].size < a->hole[best].size)) best = i;
   if (best >= 0) {
@@ -175,7 +173,7 @@ static bool take(arena *a, size_t size, size_t limit, size_t *offset) {
 
 static void give(arena *a, size_t offset, size_t size) {
   enum { MOST = sizeof a->hole / sizeof a->hole[0] };
-  size = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  size = (size + a->alignment - 1) / a->alignment * a->alignment;
   if (size == 0) return;
   int i = 0;
   while (i < a->count && a->hole[i].offset < offset) i++;
@@ -242,6 +240,7 @@ static upconv_status place_arena(uc_cut *cut, const life *lives) {
   arena *a = uc_onnx_new(1, sizeof *a);
   upconv_status status = UPCONV_OUT_OF_MEMORY;
   if (born && dead && next_born && next_dead && a) {
+    a->alignment = cut->device->kind->alignment;
     chain(cut, lives, false, born, next_born);
     chain(cut, lives, true, dead, next_dead);
     status = fill_arena(cut, a, born, next_born, dead, next_dead);
@@ -275,6 +274,7 @@ upconv_status uc_cut_places(uc_cut *cut) {
   place_known(cut);
   place_outputs(cut);
   upconv_status status = place_concats(cut);
+  if (!status) status = uc_cut_prepare(cut);
   life *lives = uc_onnx_new(p->value_count, sizeof *lives);
   if (!lives) status = UPCONV_OUT_OF_MEMORY;
   if (!status) {

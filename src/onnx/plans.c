@@ -19,7 +19,8 @@ struct uc_plan_entry {
   plan_key key;
   bool constant; /* all parameters are */
   upconv_plan *plan;
-  void *packed; /* aligned; NULL until the first run */
+  void *packed; /* NULL until the first run */
+  void *weight; /* a Conv's, in the transposed form, where they change */
   bool ready;
   uc_plan_entry *next;
 };
@@ -32,9 +33,10 @@ const upconv_plan *uc_plan_of(const uc_segment *segment) { return segment->entry
 
 /* Data of the model stay where they are; data that planning computed are the same when their
    bits are. */
-static uint64_t identity_of(const uc_value *v) {
+static uint64_t identity_of(const uc_onnx_program *p, int number) {
+  const uc_value *v = &p->value[number];
   if (!v->data) return 0;
-  if (!v->owned) return (uint64_t)(uintptr_t)v->data;
+  if (v->data == p->model->value[number].initial.data) return (uint64_t)(uintptr_t)v->data;
   const unsigned char *data = v->data;
   size_t size = (size_t)uc_shape_count(v->rank, v->shape) * uc_onnx_dtype_size(v->dtype);
   uint64_t hash = 0xcbf29ce484222325u ^ size;
@@ -70,7 +72,7 @@ static upconv_status key_make(const uc_onnx_program *p, const uc_segment *s, pla
   for (int i = 0; i < key->count; i++) {
     int value = i == 0 ? s->weight : i == 1 ? s->bias : s->param[i - 2].value;
     key->value[i] = value;
-    key->identity[i] = value < 0 ? 1 : identity_of(&p->value[value]);
+    key->identity[i] = value < 0 ? 1 : identity_of(p, value);
   }
   return print_epilogue(s->epilogue, &key->epilogue);
 }
@@ -106,23 +108,25 @@ static bool is_constant(const uc_onnx_program *p, const uc_segment *s) {
   return constant;
 }
 
-static void entry_free(uc_plan_entry *entry) {
+static void entry_free(const uc_plans *plans, uc_plan_entry *entry) {
   key_free(&entry->key);
   upconv_plan_destroy(entry->plan);
-  free(entry->packed);
+  plans->device->kind->release(plans->device, entry->packed);
+  plans->device->kind->release(plans->device, entry->weight);
   free(entry);
 }
 
 upconv_status uc_plans_fresh(const uc_plans *plans, const uc_onnx_program *p, const uc_segment *s,
                              upconv_plan **plan) {
-  uc_parameters parameters = {.weight = NULL};
+  uc_parameters parameters = {.params = NULL};
   upconv_plan_options options = {
       .candidate = plans->options.candidate,
       .no_rewrite = plans->options.no_rewrite,
       .no_fuse = plans->options.no_fuse,
   };
   if (is_constant(p, s)) {
-    upconv_status status = uc_parameters_make(s, uc_constant_of_program, p, &parameters);
+    upconv_status status =
+        uc_parameters_make(s, uc_device_host(), uc_constant_of_program, p, NULL, &parameters);
     if (status) return status;
     options.constants = &parameters.given;
   }
@@ -150,7 +154,7 @@ upconv_status uc_plans_get(uc_plans *plans, const uc_onnx_program *p, uc_segment
   entry->constant = is_constant(p, s);
   status = uc_plans_fresh(plans, p, s, &entry->plan);
   if (status) {
-    entry_free(entry);
+    entry_free(plans, entry);
     return status;
   }
   entry->next = plans->first;
@@ -163,36 +167,93 @@ void uc_plans_free(uc_plans *plans) {
   while (plans->first) {
     uc_plan_entry *entry = plans->first;
     plans->first = entry->next;
-    entry_free(entry);
+    entry_free(plans, entry);
   }
 }
 
 /* ---- packing ---- */
 
-static void *aligned(size_t bytes) {
-  enum { ALIGNMENT = 64 };
-  void *memory = NULL;
-  if (bytes > uc_onnx_machine_memory() || posix_memalign(&memory, ALIGNMENT, bytes ? bytes : 1)) {
-    uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for %zu bytes", bytes);
-    return NULL;
+bool uc_plan_is_constant(const uc_segment *s) { return s->entry->constant; }
+
+/* Bytes from the first to the last element; strides of constants are not negative. */
+static size_t span(const upconv_tensor *t) {
+  int64_t last = 0;
+  for (int i = 0; i < t->rank; i++) {
+    if (t->shape[i] == 0) return 0;
+    last += (t->shape[i] - 1) * t->stride[i];
   }
-  return memory;
+  return t->data ? (size_t)(last + 1) * upconv_dtype_size(t->dtype) : 0;
 }
 
-upconv_status uc_plans_pack(const uc_segment *s, uc_view_function view, const void *context,
-                            const void **packed) {
+enum { ALIGNMENT = 256 };
+
+static size_t padded(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+static upconv_status upload_tensor(const uc_device *device, upconv_tensor *t, char **at) {
+  size_t bytes = span(t);
+  if (!t->data) return UPCONV_OK;
+  upconv_status status = device->kind->upload(device, t->data, bytes, *at);
+  t->data = *at;
+  *at += padded(bytes);
+  return status;
+}
+
+/* Moves the parameters to new memory of the device. */
+static upconv_status upload(const uc_device *device, uc_parameters *p, void **memory) {
+  size_t bytes = padded(span(&p->given.weight)) + padded(span(&p->given.bias));
+  for (int i = 0; i < p->given.param_count; i++) bytes += padded(span(&p->params[i]));
+  upconv_status status = device->kind->allocate(device, bytes, memory);
+  char *at = *memory;
+  if (!status) status = upload_tensor(device, &p->given.weight, &at);
+  if (!status) status = upload_tensor(device, &p->given.bias, &at);
+  for (int i = 0; i < p->given.param_count && !status; i++)
+    status = upload_tensor(device, &p->params[i], &at);
+  return status;
+}
+
+/* Once for a plan, so that nothing of it stays on the device but the packed buffer. */
+static upconv_status pack_constants(const uc_device *device, const uc_segment *s,
+                                    const uc_onnx_program *p) {
+  const uc_plan_entry *entry = s->entry;
+  uc_parameters parameters;
+  void *memory = NULL;
+  upconv_status status =
+      uc_parameters_make(s, uc_device_host(), uc_constant_of_program, p, NULL, &parameters);
+  if (status) return status;
+  if (device->kind->separate) status = upload(device, &parameters, &memory);
+  if (!status)
+    status = upconv_plan_pack(entry->plan, &parameters.given, entry->packed, device->stream);
+  upconv_status finished = device->kind->finish(device);
+  device->kind->release(device, memory);
+  uc_parameters_free(&parameters);
+  return status ? status : finished;
+}
+
+static upconv_status pack_values(const uc_device *device, const uc_segment *s,
+                                 uc_view_function view, const void *context) {
   uc_plan_entry *entry = s->entry;
   uc_parameters parameters;
-  if (entry->ready && entry->constant) {
-    *packed = entry->packed;
-    return UPCONV_OK;
+  upconv_status status = UPCONV_OK;
+  if (s->conv && !entry->weight) {
+    size_t bytes = uc_parameters_room(s, view(context, s->weight).dtype);
+    status = device->kind->allocate(device, bytes, &entry->weight);
   }
-  if (!entry->packed) entry->packed = aligned(upconv_plan_packed_size(entry->plan));
-  if (!entry->packed) return UPCONV_OUT_OF_MEMORY;
-  upconv_status status = uc_parameters_make(s, view, context, &parameters);
+  if (!status) status = uc_parameters_make(s, device, view, context, entry->weight, &parameters);
   if (status) return status;
-  status = upconv_plan_pack(entry->plan, &parameters.given, entry->packed, NULL);
+  status = upconv_plan_pack(entry->plan, &parameters.given, entry->packed, device->stream);
   uc_parameters_free(&parameters);
+  return status;
+}
+
+upconv_status uc_plans_pack(const uc_plans *plans, const uc_segment *s, const uc_onnx_program *p,
+                            uc_view_function view, const void *context, const void **packed) {
+  const uc_device *device = plans->device;
+  uc_plan_entry *entry = s->entry;
+  upconv_status status = UPCONV_OK;
+  if (!entry->packed)
+    status = device->kind->allocate(device, upconv_plan_packed_size(entry->plan), &entry->packed);
+  if (!status && entry->constant && !entry->ready) status = pack_constants(device, s, p);
+  if (!status && !entry->constant) status = pack_values(device, s, view, context);
   entry->ready = !status;
   *packed = entry->packed;
   return status;

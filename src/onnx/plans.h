@@ -4,12 +4,14 @@
 #ifndef UPCONV_ONNX_PLANS_H
 #define UPCONV_ONNX_PLANS_H
 
+#include "device.h"
 #include "segment.h"
 
 typedef struct uc_plan_entry uc_plan_entry;
 
 typedef struct uc_plans {
   upconv_context *context;
+  uc_device *device; /* where packed weights lie */
   uc_onnx_options options;
   uc_plan_entry *first;
 } uc_plans;
@@ -28,19 +30,27 @@ const upconv_plan *uc_plan_of(const uc_segment *segment);
 typedef uc_view (*uc_view_function)(const void *context, int value);
 uc_view uc_constant_of_program(const void *program, int value);
 
-/* The packed buffer for this run: packed again only when a parameter is not a constant. */
-upconv_status uc_plans_pack(const uc_segment *segment, uc_view_function view, const void *context,
-                            const void **packed);
+/* The packed buffer for this run: packed again only when a parameter is not a constant. view gives
+   what lies on the device; constants of the program are taken from the host. */
+upconv_status uc_plans_pack(const uc_plans *plans, const uc_segment *segment,
+                            const uc_onnx_program *program, uc_view_function view,
+                            const void *context, const void **packed);
+/* Whether all parameters of the segment are constants: then packing does not call view. */
+bool uc_plan_is_constant(const uc_segment *segment);
 
 /* A segment's weights, bias and parameters. A Conv's weights are copied into the transposed
    form. */
 typedef struct uc_parameters {
   upconv_parameters given;
   upconv_tensor *params;
-  void *weight; /* owned copy, or NULL */
+  const uc_device *device; /* of an owned copy of the weights; NULL: there is none */
+  void *weight;
 } uc_parameters;
-upconv_status uc_parameters_make(const uc_segment *segment, uc_view_function view,
-                                 const void *context, uc_parameters *parameters);
+/* room: uc_parameters_room bytes on the device for the copy; NULL: new memory. */
+upconv_status uc_parameters_make(const uc_segment *segment, const uc_device *device,
+                                 uc_view_function view, const void *context, void *room,
+                                 uc_parameters *parameters);
+size_t uc_parameters_room(const uc_segment *segment, uc_onnx_dtype weight);
 void uc_parameters_free(uc_parameters *parameters);
 
 /* A value as the library wants to see it: rank spatial_dims + 2 in the order of the axes. */

@@ -226,6 +226,9 @@ int64_t uc_shape_count(int rank, const int64_t *shape);
 /* Strides of the same elements in another shape; false when there are none. */
 bool uc_reshape_strides(int rank, const int64_t *shape, const int64_t *stride, int new_rank,
                         const int64_t *new_shape, int64_t *new_stride);
+/* Makes the shapes of two views equal, which hold as many elements: one is seen in the shape of the
+   other. False when neither can be. */
+bool uc_view_match(uc_view *from, uc_view *to);
 /* Element by element in the order of each view; types may differ, shapes too when they hold as
    many elements. */
 void uc_view_copy(const uc_view *from, const uc_view *to);

@@ -17,17 +17,28 @@ upconv_status uc_onnx_session_create(const uc_onnx_model *model, upconv_context 
   s->model = model;
   s->plans.context = context;
   if (options) s->plans.options = *options;
+  s->initial = uc_onnx_new(model->value_count, sizeof *s->initial);
+  status = s->initial ? uc_device_open(context, &s->plans.device) : UPCONV_OUT_OF_MEMORY;
+  if (status) {
+    uc_onnx_session_destroy(s);
+    return status;
+  }
   s->memory_limit = s->plans.options.memory_limit;
-  if (s->memory_limit == 0) s->memory_limit = uc_onnx_machine_memory();
+  if (s->memory_limit == 0) s->memory_limit = s->plans.device->memory;
   *session = s;
   return UPCONV_OK;
 }
 
 void uc_onnx_session_destroy(uc_onnx_session *session) {
   if (!session) return;
+  uc_device *device = session->plans.device;
   for (int i = 0; i < session->cut_count; i++) uc_cut_free(&session->cut[i]);
   uc_plans_free(&session->plans);
-  free(session->arena);
+  if (device) device->kind->release(device, session->arena);
+  for (int v = 0; device && v < session->model->value_count; v++)
+    device->kind->release(device, session->initial[v]);
+  uc_device_close(device);
+  free(session->initial);
   free(session);
 }
 
@@ -47,6 +58,12 @@ static bool cut_fits(const uc_cut *cut, const uc_onnx_tensor *const *inputs) {
     if (memcmp(v->data, inputs[i]->data, bytes) != 0) return false;
   }
   return true;
+}
+
+static void drop_last(uc_onnx_session *session) {
+  uc_cut *cut = &session->cut[--session->cut_count];
+  if (session->staged == cut->program) session->staged = NULL;
+  uc_cut_free(cut);
 }
 
 static void move_to_front(uc_onnx_session *session, int i) {
@@ -89,7 +106,7 @@ upconv_status uc_session_cut(uc_onnx_session *session, const uc_onnx_tensor *con
     uc_cut_free(&made);
     return status;
   }
-  if (session->cut_count == UC_KEPT_CUTS) uc_cut_free(&session->cut[--session->cut_count]);
+  if (session->cut_count == UC_KEPT_CUTS) drop_last(session);
   session->cut[session->cut_count++] = made;
   move_to_front(session, session->cut_count - 1);
   *cut = &session->cut[0];

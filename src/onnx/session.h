@@ -15,6 +15,9 @@ struct uc_onnx_session {
   uc_cut cut[UC_KEPT_CUTS]; /* the one used last in front */
   void *arena;
   size_t arena_size;
+  void **initial; /* initialisers on the device, of each value of the model */
+  /* Whose inputs lie on the device, which has memory of its own; NULL: nobody's. */
+  const uc_onnx_program *staged;
 };
 
 /* The caller's inputs in the model's order. Freed with free. */

@@ -86,25 +86,29 @@ static void copy_same_shape(const uc_view *from, const uc_view *to) {
   }
 }
 
-void uc_view_copy(const uc_view *from, const uc_view *to) {
-  uc_view seen = *from;
+bool uc_view_match(uc_view *from, uc_view *to) {
   bool same = from->rank == to->rank;
   for (int i = 0; same && i < to->rank; i++) same = from->shape[i] == to->shape[i];
-  if (same) {
-    copy_same_shape(from, to);
-    return;
-  }
-  /* Shapes differ: `from` in the shape of `to`, or `to` in that of `from`; planning made sure
-     that one is possible. */
-  seen.rank = to->rank;
-  memcpy(seen.shape, to->shape, sizeof seen.shape);
+  if (same) return true;
+  uc_view seen = *to;
+  seen.data = from->data;
+  seen.dtype = from->dtype;
   if (uc_reshape_strides(from->rank, from->shape, from->stride, to->rank, to->shape, seen.stride)) {
-    copy_same_shape(&seen, to);
-    return;
+    *from = seen;
+    return true;
   }
-  seen = *to;
-  seen.rank = from->rank;
-  memcpy(seen.shape, from->shape, sizeof seen.shape);
-  if (uc_reshape_strides(to->rank, to->shape, to->stride, from->rank, from->shape, seen.stride))
-    copy_same_shape(from, &seen);
+  seen = *from;
+  seen.data = to->data;
+  seen.dtype = to->dtype;
+  if (uc_reshape_strides(to->rank, to->shape, to->stride, from->rank, from->shape, seen.stride)) {
+    *to = seen;
+    return true;
+  }
+  return false;
+}
+
+void uc_view_copy(const uc_view *from, const uc_view *to) {
+  uc_view a = *from, b = *to;
+  /* Planning made sure that shapes match somehow. */
+  if (uc_view_match(&a, &b)) copy_same_shape(&a, &b);
 }

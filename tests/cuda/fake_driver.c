@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stand-in for libcuda with two imaginary devices, so that everything up to a launch is tested
- * without a GPU. FAKE_DRIVER chooses what is wrong with it: stub every call fails, as the toolkit's
- * stub library does old it is of CUDA 11.4 init cuInit fails nodevice cuInit finds no device zero
- * there are zero devices retain there is no memory for a context attribute the device does not tell
- * its compute capability Built with FAKE_LACKING it is a driver that lacks nearly all functions.
+ * A stand-in for libcuda with two imaginary devices, so that everything is tested without a GPU but
+ * what kernels compute. FAKE_DRIVER chooses what is wrong with it:
+ * - stub: every call fails, as the toolkit's stub library does
+ * - old: it is of CUDA 11.4
+ * - init: cuInit fails
+ * - nodevice: cuInit finds no device
+ * - zero: there are zero devices
+ * - retain: there is no memory for a context
+ * - attribute: the device does not tell its compute capability
+ * - launch: the third launch of a kernel fails
+ *
+ * Built with FAKE_LACKING it is a driver that lacks nearly all functions.
  */
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,34 +138,273 @@ EXPORT int cuCtxGetCurrent(void **context) {
   return 0;
 }
 
+/* ---- memory: the host's, in whose place the device's stands ---- */
+
+/*
+ * Work is done when somebody waits for it, as late as a device may: a test sees what was read too
+ * early or freed too soon. New memory is poisoned. All that happens is written down, one letter
+ * each: Alloc, Free, H host to device, D device to host, C on the device, M memset, K kernel, S
+ * wait. FAKE_MEMORY bytes may be allocated together; FAKE_DRIVER=launch: the third launch fails.
+ */
+enum { MOST_BLOCKS = 1024, MOST_WORK = 4096, MOST_LOG = 1 << 16, POISON = 0xA5, ALIGNMENT = 256 };
+
+typedef struct block {
+  char *data;
+  size_t bytes;
+} block;
+
+typedef struct task {
+  void *stream;
+  char *to;
+  const char *from;
+  char *staged; /* what the host gave, copied at once */
+  size_t bytes;
+} task;
+
+static block blocks[MOST_BLOCKS];
+static task tasks[MOST_WORK];
+static int block_count, task_count, launches, modules, streams, events;
+static char log_text[MOST_LOG];
+static size_t log_length;
+
+static void note(char letter) {
+  if (log_length + 1 < MOST_LOG) log_text[log_length++] = letter;
+  log_text[log_length] = 0;
+}
+
+/* What happened since the last call. */
+EXPORT const char *fake_log(void) {
+  static char copy[MOST_LOG];
+  memcpy(copy, log_text, log_length + 1);
+  log_length = 0;
+  log_text[0] = 0;
+  return copy;
+}
+
+/* What is there and was not given back: blocks, modules, streams, events, unfinished work. */
+EXPORT int fake_held(void) { return block_count + modules + streams + events + task_count; }
+
+/* How many blocks hold these bytes. */
+EXPORT int fake_holds(const void *data, size_t bytes) {
+  int count = 0;
+  for (int i = 0; i < block_count; i++)
+    count += memmem(blocks[i].data, blocks[i].bytes, data, bytes) != NULL;
+  return count;
+}
+
+/* A range that lies within one block. */
+static int is_known(const void *data, size_t bytes) {
+  const char *at = data;
+  for (int i = 0; i < block_count; i++)
+    if (at >= blocks[i].data && at + bytes <= blocks[i].data + blocks[i].bytes) return 1;
+  return 0;
+}
+
+static void finish(const void *stream, int all) {
+  int kept = 0;
+  for (int i = 0; i < task_count; i++) {
+    if (!all && tasks[i].stream != stream) {
+      tasks[kept++] = tasks[i];
+      continue;
+    }
+    memmove(tasks[i].to, tasks[i].staged ? tasks[i].staged : tasks[i].from, tasks[i].bytes);
+    free(tasks[i].staged);
+  }
+  task_count = kept;
+}
+
+static int queue(void *stream, void *to, const void *from, size_t bytes, int staged) {
+  if (task_count == MOST_WORK) return 2;
+  task t = {stream, to, from, NULL, bytes};
+  if (staged) {
+    t.staged = malloc(bytes + 1);
+    if (!t.staged) return 2;
+    memcpy(t.staged, from, bytes);
+  }
+  tasks[task_count++] = t;
+  return 0;
+}
+
+static size_t memory_limit(void) {
+  const char *limit = getenv("FAKE_MEMORY");
+  return limit ? (size_t)strtoull(limit, NULL, 10) : (size_t)1 << 32;
+}
+
+EXPORT int cuMemAlloc_v2(uintptr_t *address, size_t bytes) {
+  size_t used = 0, padded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  if (bytes == 0) return 1;
+  for (int i = 0; i < block_count; i++) used += blocks[i].bytes;
+  if (block_count == MOST_BLOCKS || padded > memory_limit() || used > memory_limit() - padded)
+    return 2;
+  char *data = aligned_alloc(ALIGNMENT, padded);
+  if (!data) return 2;
+  memset(data, POISON, padded);
+  blocks[block_count++] = (block){data, bytes};
+  *address = (uintptr_t)data;
+  note('A');
+  return 0;
+}
+
+EXPORT int cuMemFree_v2(uintptr_t address) {
+  finish(NULL, 1);
+  for (int i = 0; i < block_count; i++) {
+    if ((uintptr_t)blocks[i].data != address) continue;
+    free(blocks[i].data);
+    blocks[i] = blocks[--block_count];
+    note('F');
+    return 0;
+  }
+  return 1;
+}
+
+EXPORT int cuMemGetInfo_v2(size_t *available, size_t *total) {
+  *available = *total = memory_limit();
+  return 0;
+}
+
+EXPORT int cuMemcpyHtoDAsync_v2(char *to, const void *from, size_t bytes, void *stream) {
+  if (!is_known(to, bytes)) return 1;
+  note('H');
+  return queue(stream, to, from, bytes, 1);
+}
+
+EXPORT int cuMemcpyDtoHAsync_v2(void *to, const char *from, size_t bytes, void *stream) {
+  if (!is_known(from, bytes)) return 1;
+  note('D');
+  return queue(stream, to, from, bytes, 0);
+}
+
+EXPORT int cuMemcpyDtoDAsync_v2(char *to, const char *from, size_t bytes, void *stream) {
+  if (!is_known(to, bytes) || !is_known(from, bytes)) return 1;
+  note('C');
+  return queue(stream, to, from, bytes, 0);
+}
+
+EXPORT int cuMemsetD8Async(char *to, unsigned char value, size_t bytes, void *stream) {
+  (void)stream;
+  if (!is_known(to, bytes)) return 1;
+  finish(NULL, 1);
+  memset(to, value, bytes);
+  note('M');
+  return 0;
+}
+
+/* ---- modules: kernels do nothing ---- */
+
+EXPORT int cuModuleLoadData(void **module, const void *image) {
+  *module = strdup(image);
+  modules += *module != NULL;
+  return *module ? 0 : 2;
+}
+
+EXPORT int cuModuleUnload(void *module) {
+  free(module);
+  modules--;
+  return 0;
+}
+
+EXPORT int cuModuleGetFunction(void **function, void *module, const char *name) {
+  (void)name;
+  *function = module;
+  return 0;
+}
+
+EXPORT int cuFuncGetAttribute(int *value, int attribute, void *function) {
+  (void)attribute;
+  (void)function;
+  *value = 0;
+  return 0;
+}
+
+EXPORT int cuFuncSetAttribute(void *function, int attribute, int value) {
+  (void)function;
+  (void)attribute;
+  (void)value;
+  return 0;
+}
+
+EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks_per_sm, void *function,
+                                                       int threads, size_t shared) {
+  (void)function;
+  (void)threads;
+  (void)shared;
+  *blocks_per_sm = 2;
+  return 0;
+}
+
+EXPORT int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                          void *stream, void **parameters, void **extra) {
+  (void)shared;
+  (void)stream;
+  if (!function || !parameters || extra || depth == 0) return 1;
+  if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z) return 1;
+  if (is_fault("launch") && ++launches == 3) return 999;
+  note('K');
+  return 0;
+}
+
+/* ---- streams and events: every event is a millisecond after the one before ---- */
+
+EXPORT int cuStreamCreate(void **stream, unsigned flags) {
+  (void)flags;
+  *stream = malloc(1);
+  streams += *stream != NULL;
+  return *stream ? 0 : 2;
+}
+
+EXPORT int cuStreamDestroy_v2(void *stream) {
+  finish(stream, 0);
+  free(stream);
+  streams--;
+  return 0;
+}
+
+EXPORT int cuStreamSynchronize(void *stream) {
+  finish(stream, stream == NULL);
+  note('S');
+  return 0;
+}
+
+EXPORT int cuStreamIsCapturing(void *stream, int *status) {
+  (void)stream;
+  *status = 0;
+  return 0;
+}
+
+EXPORT int cuEventCreate(void **event, unsigned flags) {
+  (void)flags;
+  *event = malloc(1);
+  events += *event != NULL;
+  return *event ? 0 : 2;
+}
+
+EXPORT int cuEventDestroy_v2(void *event) {
+  free(event);
+  events--;
+  return 0;
+}
+
+EXPORT int cuEventRecord(void *event, void *stream) {
+  (void)stream;
+  return event ? 0 : 1;
+}
+
+EXPORT int cuEventSynchronize(void *event) {
+  finish(NULL, 1);
+  return event ? 0 : 1;
+}
+
+EXPORT int cuEventElapsedTime(float *milliseconds, void *begin, void *end) {
+  *milliseconds = 1;
+  return begin && end ? 0 : 1;
+}
+
 /* There, and never called by a test without a GPU. */
 #define UNSUPPORTED(name) \
   EXPORT int name(void) { return 801; }
-UNSUPPORTED(cuModuleLoadData)
-UNSUPPORTED(cuModuleUnload)
-UNSUPPORTED(cuModuleGetFunction)
 UNSUPPORTED(cuModuleGetGlobal_v2)
-UNSUPPORTED(cuFuncGetAttribute)
-UNSUPPORTED(cuFuncSetAttribute)
-UNSUPPORTED(cuOccupancyMaxActiveBlocksPerMultiprocessor)
-UNSUPPORTED(cuLaunchKernel)
-UNSUPPORTED(cuMemGetInfo_v2)
-UNSUPPORTED(cuMemAlloc_v2)
-UNSUPPORTED(cuMemFree_v2)
-UNSUPPORTED(cuMemcpyHtoDAsync_v2)
-UNSUPPORTED(cuMemcpyDtoHAsync_v2)
-UNSUPPORTED(cuMemcpyDtoDAsync_v2)
-UNSUPPORTED(cuMemsetD8Async)
 UNSUPPORTED(cuPointerGetAttribute)
-UNSUPPORTED(cuStreamCreate)
-UNSUPPORTED(cuStreamDestroy_v2)
-UNSUPPORTED(cuStreamSynchronize)
-UNSUPPORTED(cuStreamIsCapturing)
-UNSUPPORTED(cuEventCreate)
-UNSUPPORTED(cuEventDestroy_v2)
-UNSUPPORTED(cuEventRecord)
-UNSUPPORTED(cuEventSynchronize)
-UNSUPPORTED(cuEventElapsedTime)
 UNSUPPORTED(cuStreamBeginCapture_v2)
 UNSUPPORTED(cuStreamEndCapture)
 UNSUPPORTED(cuGraphInstantiateWithFlags)
