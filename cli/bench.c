@@ -7,8 +7,10 @@
 
 #include "cli.h"
 #include "commands.h"
+#include "gpu.h"
 #include "json.h"
 #include "model.h"
+#include "plan.h"
 #include "timing.h"
 #include "units.h"
 #include "workload.h"
@@ -30,6 +32,7 @@ typedef struct bench_result {
   timing_stats time;
   upconv_work work;  /* of what was measured */
   upconv_work least; /* of the fused plan: what the floor is made of */
+  double flop_rate;  /* of the arithmetic that the fused plan uses */
   bool verified;
   double worst;
 } bench_result;
@@ -37,16 +40,24 @@ typedef struct bench_result {
 typedef struct bench {
   const bench_values *values;
   upconv_context *context;
+  gpu_meter *gpu; /* NULL: the CPU */
   probe_result machine;
   json_writer json;
 } bench;
+
+/* The rate of the multiply-adds that a plan is made of. */
+static double find_flop_rate(const bench *b, const upconv_plan *plan) {
+  upconv_error_model model = uc_plan_error_model(plan);
+  if (!model.tensor_core) return b->machine.fma_rate;
+  return model.operand_rounding > 0 ? b->machine.tf32_rate : b->machine.half_rate;
+}
 
 /* ---- printing */
 
 /* Seconds below which the fused plan cannot get on this machine, and why. */
 static double find_floor(const bench *b, const bench_result *r, const char **reason) {
   double copy = b->machine.copy_rate > 0 ? r->least.planned_bytes / b->machine.copy_rate : 0;
-  double fma = b->machine.fma_rate > 0 ? r->least.planned_flop / b->machine.fma_rate : 0;
+  double fma = r->flop_rate > 0 ? r->least.planned_flop / r->flop_rate : 0;
   *reason = copy > fma ? "memory" : "arithmetic";
   return copy > fma ? copy : fma;
 }
@@ -106,13 +117,21 @@ static void print_head(bench *b) {
     json_string(&b->json, "caches", b->values->warm ? "warm" : "cold");
     json_number(&b->json, "copy_bytes_per_s", b->machine.copy_rate);
     json_number(&b->json, "fma_flop_per_s", b->machine.fma_rate);
+    if (b->gpu) {
+      json_number(&b->json, "tf32_flop_per_s", b->machine.tf32_rate);
+      json_number(&b->json, "half_flop_per_s", b->machine.half_rate);
+    }
     json_open(&b->json, "results", '[');
     return;
   }
-  char copy[UNITS_SIZE], fma[UNITS_SIZE];
-  printf("%s; %s caches; measured: copy %s, fma %s\n", device, b->values->warm ? "warm" : "cold",
+  char copy[UNITS_SIZE], fma[UNITS_SIZE], tf32[UNITS_SIZE], half[UNITS_SIZE];
+  printf("%s; %s caches; measured: copy %s, fma %s", device, b->values->warm ? "warm" : "cold",
          units_rate(b->machine.copy_rate, "B/s", copy),
          units_rate(b->machine.fma_rate, "FLOP/s", fma));
+  if (b->machine.tf32_rate > 0)
+    printf(", tf32 %s, 16 bit %s", units_rate(b->machine.tf32_rate, "FLOP/s", tf32),
+           units_rate(b->machine.half_rate, "FLOP/s", half));
+  printf("\n");
 }
 
 static int report(bench *b, const bench_result *r) {
@@ -128,13 +147,12 @@ static int report(bench *b, const bench_result *r) {
 
 static int measure_text(bench *b, workload *w, bench_result *r) {
   const bench_values *v = b->values;
-  timing_options options = {.repeat = v->repeat, .cold = !v->warm, .label = r->text};
+  timing_options options = {.repeat = v->repeat, .cold = !v->warm, .label = r->text, .gpu = b->gpu};
   if (!timing_measure(workload_execute, w, &options, &r->time)) return cli_fail_library(r->text);
   snprintf(r->candidate, sizeof r->candidate, "%s", upconv_plan_candidate(w->plan));
   if (upconv_plan_work(w->plan, &r->work) != UPCONV_OK) return cli_fail_library(r->text);
   if (!v->verify) return CLI_RIGHT;
-  const upconv_error_model *model = find_error_model(w->source->math, v->device);
-  if (workload_verify(w, model, &r->worst) != UPCONV_OK) return cli_fail_library(r->text);
+  if (workload_verify(w, &r->worst) != UPCONV_OK) return cli_fail_library(r->text);
   r->verified = true;
   return CLI_RIGHT;
 }
@@ -145,6 +163,7 @@ static int find_least(bench *b, const problem_text *p, const workload *w, bench_
   upconv_plan_options options = {.constants = &w->parameters};
   upconv_status status = upconv_plan_create(b->context, p->problem, p->epilogue, &options, &plan);
   if (status == UPCONV_OK) status = upconv_plan_work(plan, &r->least);
+  if (status == UPCONV_OK) r->flop_rate = find_flop_rate(b, plan);
   upconv_plan_destroy(plan);
   return status == UPCONV_OK ? CLI_RIGHT : cli_fail_library(r->text);
 }
@@ -180,17 +199,22 @@ static int bench_text(bench *b, const char *text) {
 
 #ifdef UPCONV_WITH_ONNX
 
-static bool execute_model(void *data) {
-  model_run *run = data;
-  return uc_onnx_run(run->session, run->inputs, run->input_count, run->outputs,
-                     run->output_count) == UPCONV_OK;
+/* Of the segments' arithmetic, the fastest. */
+static bool find_model_rate(const bench *b, model_run *run, double *rate) {
+  const upconv_plan *plan = NULL;
+  *rate = b->machine.fma_rate;
+  for (int i = 0; i == 0 || plan; i++) {
+    if (uc_onnx_segment_plan(run->session, run->inputs, run->input_count, i, &plan) != UPCONV_OK)
+      return false;
+    if (plan && find_flop_rate(b, plan) > *rate) *rate = find_flop_rate(b, plan);
+  }
+  return true;
 }
 
-static int verify_model(bench *b, model_run *run, bench_result *r) {
+static int verify_model(model_run *run, bench_result *r) {
   double *worst = calloc((size_t)run->output_count + 1, sizeof *worst);
   if (!worst) return cli_fail("bench: out of memory");
-  const bench_values *v = b->values;
-  int code = model_verify(run, find_error_model((upconv_math)v->math, v->device), worst);
+  int code = model_verify(run, worst);
   for (int i = 0; i < run->output_count; i++)
     if (!(worst[i] <= r->worst)) r->worst = worst[i];
   r->verified = code == CLI_RIGHT;
@@ -203,16 +227,19 @@ static int measure_model(bench *b, model_run *run, bench_result *r) {
   int code = model_shapes(run, &v->shapes, &v->dims, 1);
   if (code == CLI_RIGHT) code = model_fill(run);
   if (code == CLI_RIGHT) code = model_allocate_outputs(run);
+  if (code == CLI_RIGHT) code = model_execute(run);
   if (code) return code;
-  timing_options options = {.repeat = v->repeat, .cold = !v->warm, .label = r->text};
-  if (!timing_measure(execute_model, run, &options, &r->time)) return model_fail(run);
+  timing_options options = {.repeat = v->repeat, .cold = !v->warm, .label = r->text, .gpu = b->gpu};
+  options.stream = uc_onnx_stream(run->session);
+  if (!timing_measure(model_repeat, run, &options, &r->time)) return model_fail(run);
   if (uc_onnx_work(run->session, run->inputs, run->input_count, &r->work) != UPCONV_OK)
     return model_fail(run);
-  if (v->verify) code = verify_model(b, run, r);
+  if (v->verify) code = verify_model(run, r);
   if (code) return code;
   code = model_reopen(run, b->context, NULL);
   if (code) return code;
-  if (uc_onnx_work(run->session, run->inputs, run->input_count, &r->least) != UPCONV_OK)
+  if (uc_onnx_work(run->session, run->inputs, run->input_count, &r->least) != UPCONV_OK ||
+      !find_model_rate(b, run, &r->flop_rate))
     return model_fail(run);
   return CLI_RIGHT;
 }
@@ -316,9 +343,17 @@ static int check_list(const bench_values *v, const bench_list *list) {
   return CLI_RIGHT;
 }
 
+static int probe(bench *b) {
+  if (gpu_open(b->context, &b->gpu) != UPCONV_OK) return cli_fail_library("bench");
+  if (!b->gpu)
+    b->machine = probe_machine(upconv_context_threads(b->context));
+  else if (gpu_probe(b->gpu, &b->machine) != UPCONV_OK)
+    return cli_fail_library("bench");
+  return CLI_RIGHT;
+}
+
 static int bench_all(bench *b, const bench_list *list) {
   int worst_code = CLI_RIGHT, code = CLI_RIGHT;
-  b->machine = probe_machine(upconv_context_threads(b->context));
   print_head(b);
   for (int i = 0; i < list->count && code != CLI_BAD; i++) {
     const char *what = list->item[i];
@@ -339,7 +374,9 @@ static int run(const void *values) {
   if (code == CLI_RIGHT) code = check_list(b.values, &list);
   if (code == CLI_RIGHT)
     code = open_context("bench", b.values->device, b.values->threads, &b.context);
+  if (code == CLI_RIGHT) code = probe(&b);
   if (code == CLI_RIGHT) code = bench_all(&b, &list);
+  gpu_close(b.gpu);
   upconv_context_destroy(b.context);
   list_free(&list);
   return code;
@@ -369,8 +406,7 @@ static const arg_option options[] = {
      "operator by operator, each result in memory"},
     {"math", ARG_CHOICE, MATH_CHOICES, offsetof(bench_values, math), 0, 0,
      "arithmetic of a model (the text says math=tf32)"},
-    {"device", ARG_TEXT, "NAME", offsetof(bench_values, device), 0, 0,
-     "cpu (the default and, in this version, the only one for this command)"},
+    {"device", ARG_TEXT, "NAME", offsetof(bench_values, device), 0, 0, DEVICE_HELP},
     {"threads", ARG_COUNT, "N", offsetof(bench_values, threads), 1, MAX_THREADS,
      "CPU threads; as many as there are if not given"},
 };

@@ -20,11 +20,12 @@ enum { MAX_THREADS = 1024 };
 /* Values of --math: upconv_math by number. */
 #define MATH_CHOICES "ieee|tf32"
 
-/* device NULL: the CPU. threads 0: as many as there are. On failure prints why and returns CLI_BAD. */
-int open_context(const char *command, const char *device, int threads, upconv_context **context);
+/* What --device accepts in all commands but plan. */
+#define DEVICE_HELP "cpu (the default), cuda or cuda:N, a GPU that 'upconv devices' lists"
 
-/* How a device rounds in a math mode, for the oracle; NULL: as ieee. */
-const upconv_error_model *find_error_model(upconv_math math, const char *device);
+/* device NULL: the CPU. threads 0: as many as there are. On failure prints why and returns CLI_BAD; so it does for a device
+   that only plans, unless the command is plan. */
+int open_context(const char *command, const char *device, int threads, upconv_context **context);
 
 /* True if an argument names an ONNX file, not a problem in text form. */
 bool is_model(const char *argument);

@@ -6,25 +6,18 @@
 
 #include "cli.h"
 #include "commands.h"
+#include "plan.h"
 
 int open_context(const char *command, const char *device, int threads, upconv_context **context) {
   upconv_context_options options = {.device = device, .threads = threads};
   if (upconv_context_create(&options, context) != UPCONV_OK) return cli_fail_library(command);
-  bool cpu = !device || strcmp(device, "cpu") == 0;
-  if (cpu || strcmp(command, "plan") == 0) return CLI_RIGHT;
-  /* the commands' tensors are in host memory, which a CUDA plan cannot read */
+  bool runs = !(*context)->target || (*context)->device;
+  if (runs || strcmp(command, "plan") == 0) return CLI_RIGHT;
   upconv_context_destroy(*context);
   *context = NULL;
-  return cli_fail(
-      "%s: --device %s: this command runs on the CPU in this version; a CUDA device can be "
-      "planned for (upconv plan) and used through the C interface",
-      command, device);
-}
-
-const upconv_error_model *find_error_model(upconv_math math, const char *device) {
-  static const upconv_error_model tensor_cores = {.operand_rounding = 0x1p-11, .tensor_core = true};
-  bool cpu = !device || strcmp(device, "cpu") == 0;
-  return math == UPCONV_MATH_TF32 && !cpu ? &tensor_cores : NULL;
+  return cli_fail("%s: --device %s: an architecture can be planned for (upconv plan), but nothing "
+                  "runs there; devices that run are cpu, cuda and cuda:N",
+                  command, device);
 }
 
 bool is_model(const char *argument) {

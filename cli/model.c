@@ -279,11 +279,18 @@ int model_execute(model_run *run) {
   return model_fail(run);
 }
 
-int model_verify(model_run *run, const upconv_error_model *error_model, double *worst) {
+bool model_repeat(void *data) {
+  model_run *run = data;
+  if (uc_onnx_stream(run->session)) return uc_onnx_repeat(run->session) == UPCONV_OK;
+  return uc_onnx_run(run->session, run->inputs, run->input_count, run->outputs,
+                     run->output_count) == UPCONV_OK;
+}
+
+int model_verify(model_run *run, double *worst) {
   uc_onnx_result *results = calloc((size_t)run->output_count + 1, sizeof *results);
   if (!results) return out_of_memory(run);
   for (int i = 0; i < run->output_count; i++) results[i].name = run->outputs[i].name;
-  bool good = uc_onnx_reference(run->session, run->inputs, run->input_count, error_model, results,
+  bool good = uc_onnx_reference(run->session, run->inputs, run->input_count, NULL, results,
                                 run->output_count) == UPCONV_OK;
   for (int i = 0; i < run->output_count; i++) {
     good = good && uc_onnx_compare(&run->outputs[i], &results[i], &worst[i], NULL) == UPCONV_OK;

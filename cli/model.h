@@ -47,9 +47,11 @@ int model_execute(model_run *run);
 int model_find_input(const model_run *run, const char *name, size_t length);
 int model_find_output(const model_run *run, const char *name, size_t length);
 
-/* Largest error of the run's outputs, as a fraction of its bound, by the float64 oracle; NULL: ieee arithmetic. Stores
-   one number per output. */
-int model_verify(model_run *run, const upconv_error_model *error_model, double *worst);
+/* One execution for timing_measure, on the data of the last model_execute: where there is a GPU, without copies. */
+bool model_repeat(void *run);
+
+/* Largest error of the run's outputs, as a fraction of its bound, by the float64 oracle. Stores one number per output. */
+int model_verify(model_run *run, double *worst);
 
 /* "x (float32 [N, 3, 16])" */
 enum { MODEL_DESCRIBE_SIZE = 320 };

@@ -120,10 +120,10 @@ static int write_outputs(const run_values *v, model_run *run, destination *to) {
   return CLI_RIGHT;
 }
 
-static int verify(const run_values *v, model_run *run) {
+static int verify(model_run *run) {
   double *worst = calloc((size_t)run->output_count + 1, sizeof *worst);
   if (!worst) return cli_fail("run: out of memory");
-  int code = model_verify(run, find_error_model((upconv_math)v->math, v->device), worst);
+  int code = model_verify(run, worst);
   for (int i = 0; i < run->output_count && code != CLI_BAD; i++) {
     char number[UNITS_SIZE];
     bool right = worst[i] <= 1;
@@ -153,7 +153,7 @@ static int run_session(const run_values *v, model_run *run, destination *to) {
   if (code == CLI_RIGHT) code = open_outputs(v, run, to);
   if (code == CLI_RIGHT) code = model_allocate_outputs(run);
   if (code == CLI_RIGHT) code = model_execute(run);
-  if (code == CLI_RIGHT && v->verify) code = verify(v, run);
+  if (code == CLI_RIGHT && v->verify) code = verify(run);
   if (code == CLI_RIGHT) code = write_outputs(v, run, to);
   if (code == CLI_RIGHT) print_outputs(v, run, to);
   return code;
@@ -201,8 +201,7 @@ static const arg_option options[] = {
      "is 1"},
     {"math", ARG_CHOICE, MATH_CHOICES, offsetof(run_values, math), 0, 0,
      "ieee: full float32 (the default); tf32: rounded operands where the device has that"},
-    {"device", ARG_TEXT, "NAME", offsetof(run_values, device), 0, 0,
-     "cpu (the default and, in this version, the only one for this command)"},
+    {"device", ARG_TEXT, "NAME", offsetof(run_values, device), 0, 0, DEVICE_HELP},
     {"threads", ARG_COUNT, "N", offsetof(run_values, threads), 1, MAX_THREADS,
      "CPU threads; as many as there are if not given"},
 };

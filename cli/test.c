@@ -339,8 +339,7 @@ static int run(const void *values) {
 static const arg_option options[] = {
     {"verbose", ARG_FLAG, NULL, offsetof(test_values, verbose), 0, 0,
      "names the tests that pass as well"},
-    {"device", ARG_TEXT, "NAME", offsetof(test_values, device), 0, 0,
-     "cpu (the default and, in this version, the only one for this command)"},
+    {"device", ARG_TEXT, "NAME", offsetof(test_values, device), 0, 0, DEVICE_HELP},
     {"threads", ARG_COUNT, "N", offsetof(test_values, threads), 1, MAX_THREADS,
      "CPU threads; as many as there are if not given"},
 };

@@ -7,7 +7,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "gpu.h"
 #include "progress.h"
+#include "status.h"
 
 enum { WARM_UPS = 1, MIN_RUNS = 7, MIN_LONG_RUNS = 3, MAX_RUNS = 1000 };
 static const double ENOUGH_TIME = 1.0;  /* inside the runs */
@@ -47,20 +49,35 @@ static void evict(const volatile uint64_t *buffer, size_t words) {
   for (size_t i = 0; i < words; i += 8) (void)buffer[i];
 }
 
+/* What is read to evict the host's caches. */
+typedef struct eviction {
+  uint64_t *buffer; /* NULL: nothing */
+  size_t words;
+} eviction;
+
+static bool run_once(bool (*run)(void *data), void *data, const timing_options *options,
+                     const eviction *e, double *seconds) {
+  if (options->gpu)
+    return gpu_time(options->gpu, options->stream, options->cold, run, data, seconds);
+  if (e->buffer) evict(e->buffer, e->words);
+  double start = timing_now();
+  if (!run(data)) return false;
+  *seconds = timing_now() - start;
+  return true;
+}
+
 /* Runs until there are enough samples. Returns how many, or -1. */
 static int collect(bool (*run)(void *data), void *data, const timing_options *options,
-                   const uint64_t *eviction, size_t words, double *sample) {
-  double total = 0, began = timing_now();
+                   const eviction *e, double *sample) {
+  static const eviction nothing = {NULL, 0};
+  double total = 0, began = timing_now(), ignored;
   for (int i = 0; i < WARM_UPS || timing_now() - began < WARM_UP_TIME; i++)
-    if (!run(data)) return -1;
+    if (!run_once(run, data, options, &nothing, &ignored)) return -1;
   int count = 0, wanted = options->repeat ? options->repeat : MAX_RUNS;
   began = timing_now();
   progress_start(options->label, options->repeat ? wanted : 100);
   while (count < wanted) {
-    if (eviction) evict(eviction, words);
-    double start = timing_now();
-    if (!run(data)) return -1;
-    sample[count] = timing_now() - start;
+    if (!run_once(run, data, options, e, &sample[count])) return -1;
     total += sample[count++];
     double elapsed = timing_now() - began;
     bool enough = (count >= MIN_RUNS && total >= ENOUGH_TIME) ||
@@ -75,17 +92,19 @@ static int collect(bool (*run)(void *data), void *data, const timing_options *op
 
 bool timing_measure(bool (*run)(void *data), void *data, const timing_options *options,
                     timing_stats *stats) {
-  size_t size = options->cold ? 2 * probe_cache_size() : 0;
-  uint64_t *eviction = size ? malloc(size) : NULL;
+  size_t size = options->cold && !options->gpu ? 2 * probe_cache_size() : 0;
+  eviction e = {.buffer = size ? malloc(size) : NULL, .words = size / sizeof *e.buffer};
   double *sample = malloc(sizeof *sample * (size_t)(options->repeat ? options->repeat : MAX_RUNS));
   int count = -1;
-  if (sample && (eviction || !size)) {
-    if (eviction) memset(eviction, 1, size);
-    count = collect(run, data, options, eviction, size / sizeof *eviction, sample);
+  if (sample && (e.buffer || !size)) {
+    if (e.buffer) memset(e.buffer, 1, size);
+    count = collect(run, data, options, &e, sample);
     progress_end();
     if (count > 0) *stats = timing_summarise(sample, count);
+  } else {
+    uc_fail(UPCONV_OUT_OF_MEMORY, "no memory to measure with");
   }
-  free(eviction);
+  free(e.buffer);
   free(sample);
   return count > 0;
 }

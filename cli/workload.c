@@ -7,8 +7,10 @@
 
 #include "checked.h"
 #include "cli.h"
+#include "cuda/memory.h"
 #include "epilogue.h"
 #include "memory.h"
+#include "plan.h"
 #include "random.h"
 #include "status.h"
 #include "tensor.h"
@@ -36,6 +38,12 @@ static upconv_status make_tensor(workload *w, upconv_dtype dtype, int rank, cons
   if (!data) return UPCONV_OUT_OF_MEMORY;
   *tensor = upconv_tensor_dense(data, dtype, rank, shape, layout);
   return UPCONV_OK;
+}
+
+static size_t tensor_bytes(const upconv_tensor *t) {
+  size_t bytes = upconv_dtype_size(t->dtype);
+  for (int i = 0; i < t->rank; i++) bytes *= (size_t)t->shape[i]; /* fits: see make_tensor */
+  return bytes;
 }
 
 static void fill(workload *w, const upconv_tensor *tensor, double low, double high) {
@@ -149,8 +157,10 @@ static upconv_status make_x_and_y(workload *w) {
     status = make_tensor(w, p->x_dtype, p->nd + 2, x_shape, p->x_layout, &w->arguments.x);
   if (status == UPCONV_OK)
     status = make_tensor(w, p->y_dtype, p->nd + 2, y_shape, p->y_layout, &w->arguments.y);
-  if (status == UPCONV_OK) fill(w, &w->arguments.x, 0, 1);
-  return status;
+  if (status != UPCONV_OK) return status;
+  fill(w, &w->arguments.x, 0, 1);
+  memset(w->arguments.y.data, 0xff, tensor_bytes(&w->arguments.y)); /* what nobody writes is NaN */
+  return UPCONV_OK;
 }
 
 static upconv_status make_plan(workload *w, upconv_context *context,
@@ -161,21 +171,80 @@ static upconv_status make_plan(workload *w, upconv_context *context,
                             &w->plan);
 }
 
-static upconv_status prepare(workload *w) {
-  void *packed = allocate(w, upconv_plan_packed_size(w->plan));
-  if (!packed) return UPCONV_OUT_OF_MEMORY;
-  w->arguments.packed = packed;
-  upconv_status status = upconv_plan_pack(w->plan, &w->parameters, packed, NULL);
-  size_t *size = &w->arguments.workspace_size;
-  if (status == UPCONV_OK) status = upconv_plan_workspace_size(w->plan, w->arguments.x.shape, size);
+/* ---- on a GPU ---- */
+
+static bool has_gpu(const workload *w) { return uc_cuda_has_device(w->context); }
+
+/* Memory where the plan runs. */
+static upconv_status allocate_there(workload *w, size_t size, void **memory) {
+  if (!has_gpu(w)) {
+    *memory = allocate(w, size);
+    return *memory ? UPCONV_OK : UPCONV_OUT_OF_MEMORY;
+  }
+  void **grown = realloc(w->device_memory, ((size_t)w->device_count + 1) * sizeof *grown);
+  if (!grown) return uc_fail(UPCONV_OUT_OF_MEMORY, "out of memory");
+  w->device_memory = grown;
+  upconv_status status = uc_cuda_memory_alloc(w->context, size ? size : 1, memory);
+  if (status == UPCONV_OK) w->device_memory[w->device_count++] = *memory;
+  return status;
+}
+
+/* Moves a tensor, which is dense, to the GPU. */
+static upconv_status move(workload *w, upconv_tensor *t) {
+  const void *from = t->data;
+  if (!from) return UPCONV_OK;
+  upconv_status status = allocate_there(w, tensor_bytes(t), &t->data);
   if (status != UPCONV_OK) return status;
-  w->arguments.workspace = allocate(w, *size);
-  return w->arguments.workspace ? UPCONV_OK : UPCONV_OUT_OF_MEMORY;
+  return uc_cuda_memory_upload(w->context, t->data, from, tensor_bytes(t), NULL);
+}
+
+/* Moves a list of tensors, which is copied before. */
+static upconv_status move_all(workload *w, const upconv_tensor *from, int count,
+                              const upconv_tensor **to) {
+  upconv_tensor *there = allocate(w, (size_t)count * sizeof *there);
+  if (!there) return UPCONV_OUT_OF_MEMORY;
+  upconv_status status = UPCONV_OK;
+  for (int i = 0; i < count && status == UPCONV_OK; i++) {
+    there[i] = from[i];
+    status = move(w, &there[i]);
+  }
+  *to = there;
+  return status;
+}
+
+static upconv_status move_workload(workload *w) {
+  upconv_parameters *p = &w->parameters_there;
+  upconv_arguments *a = &w->arguments_there;
+  upconv_status status = move(w, &p->weight);
+  if (status == UPCONV_OK) status = move(w, &p->bias);
+  if (status == UPCONV_OK) status = move_all(w, p->params, p->param_count, &p->params);
+  if (status == UPCONV_OK) status = move(w, &a->x);
+  if (status == UPCONV_OK) status = move(w, &a->y);
+  if (status == UPCONV_OK) status = move_all(w, a->tensors, a->tensor_count, &a->tensors);
+  return status;
+}
+
+/* ---- the whole ---- */
+
+static upconv_status prepare(workload *w) {
+  void *packed;
+  upconv_arguments *a = &w->arguments_there;
+  w->parameters_there = w->parameters;
+  *a = w->arguments;
+  upconv_status status = has_gpu(w) ? move_workload(w) : UPCONV_OK;
+  if (status == UPCONV_OK) status = allocate_there(w, upconv_plan_packed_size(w->plan), &packed);
+  if (status != UPCONV_OK) return status;
+  a->packed = packed;
+  status = upconv_plan_pack(w->plan, &w->parameters_there, packed, NULL);
+  if (status == UPCONV_OK)
+    status = upconv_plan_workspace_size(w->plan, a->x.shape, &a->workspace_size);
+  if (status != UPCONV_OK) return status;
+  return allocate_there(w, a->workspace_size, &a->workspace);
 }
 
 int workload_create(upconv_context *context, const problem_text *source,
                     const upconv_plan_options *options, workload *w) {
-  *w = (workload){.source = source, .seed = 1};
+  *w = (workload){.source = source, .seed = 1, .context = context};
   upconv_status status = make_weights(w);
   if (status == UPCONV_OK) status = make_operands(w);
   if (status == UPCONV_OK) status = make_plan(w, context, options);
@@ -186,6 +255,8 @@ int workload_create(upconv_context *context, const problem_text *source,
 
 void workload_destroy(workload *w) {
   upconv_plan_destroy(w->plan);
+  for (int i = 0; i < w->device_count; i++) uc_cuda_memory_free(w->context, w->device_memory[i]);
+  free(w->device_memory);
   for (int i = 0; i < w->memory_count; i++) free(w->memory[i]);
   free(w->memory);
   *w = (workload){0};
@@ -193,18 +264,29 @@ void workload_destroy(workload *w) {
 
 bool workload_execute(void *data) {
   const workload *w = data;
-  return upconv_execute(w->plan, &w->arguments) == UPCONV_OK;
+  return upconv_execute(w->plan, &w->arguments_there) == UPCONV_OK;
 }
 
-upconv_status workload_verify(const workload *w, const upconv_error_model *model, double *worst) {
+static upconv_status fetch_y(const workload *w) {
+  const upconv_tensor *y = &w->arguments.y;
+  if (!has_gpu(w)) return UPCONV_OK;
+  upconv_status status = uc_cuda_memory_download(w->context, y->data, w->arguments_there.y.data,
+                                                 tensor_bytes(y), NULL);
+  return status == UPCONV_OK ? uc_cuda_stream_wait(w->context, NULL) : status;
+}
+
+upconv_status workload_verify(const workload *w, double *worst) {
   int64_t count;
   if (!uc_product(w->arguments.y.shape, w->arguments.y.rank, &count)) return UPCONV_OVERFLOW;
   size_t total = w->memory_size;
   double *value = count < PTRDIFF_MAX / 16 ? memory_allocate((size_t)count * 16, &total) : NULL;
   if (!value) return uc_fail(UPCONV_OUT_OF_MEMORY, "out of memory for the float64 oracle");
   double *bound = value + count;
-  upconv_status status = upconv_reference(w->source->problem, w->source->epilogue, &w->parameters,
-                                          &w->arguments, model, value, bound);
+  const upconv_error_model model = uc_plan_error_model(w->plan);
+  upconv_status status = fetch_y(w);
+  if (status == UPCONV_OK)
+    status = upconv_reference(w->source->problem, w->source->epilogue, &w->parameters,
+                              &w->arguments, &model, value, bound);
   if (status == UPCONV_OK) status = upconv_compare(&w->arguments.y, value, bound, worst, NULL);
   free(value);
   return status;
