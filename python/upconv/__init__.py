@@ -67,7 +67,7 @@ def _conv_transpose(spatial_dims: int, x: Any, *arguments: Any, out: Any) -> Any
         return functional.conv_transpose(spatial_dims, x, *arguments)
     from . import _numpy
 
-    return _numpy.conv_transpose(spatial_dims, x, *arguments, out=out)
+    return _numpy.conv_transpose(spatial_dims, x, *arguments, out)
 
 
 def conv_transpose1d(

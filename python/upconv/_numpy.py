@@ -31,8 +31,13 @@ _MAX_WORK = 100_000  # of deciding whether two arrays overlap; beyond it they ar
 # ---------------------------------------------------------------- arrays
 
 
+_CODES = {np.dtype(np.float32): 0, np.dtype(np.float16): 1}  # found sooner than by name
+
+
 def _dtype(array: np.ndarray, name: str) -> int:
-    code = _DTYPES.get(array.dtype.name)
+    code = _CODES.get(array.dtype)
+    if code is None:
+        code = _DTYPES.get(array.dtype.name)
     if code is None:
         raise UnsupportedError(
             f"{name} has dtype {array.dtype}: must be float32, float16 or bfloat16 (of ml_dtypes)"
@@ -51,6 +56,8 @@ def _import(value: Any, name: str) -> np.ndarray:
         try:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError) as error:
+            if hasattr(value, "__array__"):  # bfloat16, which NumPy's DLPack does not know
+                return np.asarray(value)
             raise UnsupportedError(
                 f"{name}: NumPy cannot take this {type(value).__name__}: {error}"
             ) from error
@@ -61,9 +68,9 @@ def _import(value: Any, name: str) -> np.ndarray:
 
 def _array(value: Any, name: str) -> np.ndarray:
     """value as an array that the library can read: of a known type, aligned, in native order."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array: fill it first")
     array = value if isinstance(value, np.ndarray) else _import(value, name)
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array: fill it first")
     _dtype(array, name)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
@@ -99,7 +106,7 @@ def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
     if not np.may_share_memory(a, b):
         return False
     try:
-        return np.shares_memory(a, b, max_work=_MAX_WORK)
+        return np.shares_memory(a, b, max_work=_MAX_WORK)  # type: ignore[arg-type]
     except _TooHardError:
         return True
 
@@ -109,6 +116,8 @@ def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
 
 def per_axis(value: Any, spatial_dims: int, name: str, lowest: int) -> tuple[int, ...]:
     """One integer for all axes, or one for each, as PyTorch takes them."""
+    if type(value) is int and value >= lowest:
+        return (value,) * spatial_dims
     parts = tuple(value) if isinstance(value, Sequence) else (value,)
     if isinstance(value, str) or len(parts) not in (1, spatial_dims):
         raise InvalidArgumentError(
