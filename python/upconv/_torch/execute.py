@@ -19,19 +19,12 @@ from .._errors import UpconvError
 from .._prepared import Execution
 from .._tensors import dense_strides
 from . import interpret, packing
+from .packing import Statistics
 from .plans import DTYPES, KeptPlan, described, is_vector, plan_for
 from .program import DTYPE_NAMES
 
 # stride, padding, output_padding, groups, dilation; all but groups with an entry for each axis
 Sizes = tuple[Any, Any, Any, int, Any]
-
-
-class Statistics:
-    """What ran since the package was imported; approximate when threads run at once."""
-
-    calls = 0  # executions by the library
-    packs = 0  # packings by the library, on the CPU and on CUDA
-    fallbacks = 0  # calls that went to PyTorch's operators
 
 
 _MOST_KEPT = 4096

@@ -173,8 +173,8 @@ def call(
 
 def _per_axis(value: Size, spatial_dims: int, name: str) -> list[int]:
     """One number for each axis. Like PyTorch, takes a list of one for all."""
-    if isinstance(value, int):
-        return [value] * spatial_dims
+    if isinstance(value, int) or hasattr(value, "__index__"):  # also NumPy's
+        return [int(value)] * spatial_dims
     sizes = list(value)
     if len(sizes) == 1:
         return sizes * spatial_dims

@@ -51,6 +51,14 @@ class Entry:
         self.stream = 0
 
 
+class Statistics:
+    """What ran since the package was imported; approximate when threads run at once."""
+
+    calls = 0  # executions by the library
+    packs = 0  # packings by the library
+    fallbacks = 0  # calls that went to PyTorch's operators
+
+
 _entries: dict[tuple[int, int], Entry] = {}
 _keys: dict[int, set[tuple[int, int]]] = {}  # of _entries, by the weight's id
 _lock = threading.RLock()  # a weight may be collected while it is held
@@ -151,6 +159,7 @@ def packed_on_cpu(
         # Seen before, so likely again. A weight that lives for one call is never copied.
         copies = [_copy(t) for t in (weight, bias, *params) if t is not None]
     buffer = torch.empty(size, dtype=torch.uint8)
+    Statistics.packs += 1
     packing.run(
         weight.data_ptr(),
         0 if bias is None else bias.data_ptr(),
@@ -237,6 +246,7 @@ def _pack_on_cuda(
     stream: int,
 ) -> Tensor:
     buffer = torch.empty(size, dtype=torch.uint8, device=weight.device)
+    Statistics.packs += 1
     packing.run(
         weight.data_ptr(),
         0 if bias is None else bias.data_ptr(),

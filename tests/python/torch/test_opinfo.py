@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The samples on which PyTorch tests its own conv_transpose: values, gradients, types, errors."""
+
+import pytest
+import torch
+from torch_programs import LIBRARY_DTYPES, assert_near
+
+import upconv
+from upconv._torch.execute import Statistics
+
+pytest.importorskip("expecttest", reason="PyTorch's own tests need expecttest")
+common = pytest.importorskip("torch.testing._internal.common_methods_invocations")
+
+INFOS = {
+    info.name[-2:]: info
+    for info in common.op_db
+    if info.name.startswith("nn.functional.conv_transpose")
+}
+FUNCTIONS = {
+    "1d": upconv.conv_transpose1d,
+    "2d": upconv.conv_transpose2d,
+    "3d": upconv.conv_transpose3d,
+}
+CASES = pytest.mark.parametrize("rank", sorted(FUNCTIONS))
+
+
+def test_there_are_samples():
+    assert sorted(INFOS) == ["1d", "2d", "3d"]
+
+
+@CASES
+@pytest.mark.parametrize("dtype", LIBRARY_DTYPES, ids=str)
+def test_values(rank, dtype):
+    count = 0
+    for sample in INFOS[rank].sample_inputs("cpu", dtype):
+        calls = Statistics.calls
+        y = FUNCTIONS[rank](sample.input, *sample.args, **sample.kwargs)
+        assert Statistics.calls == calls + (y.numel() > 0)
+        wide = [a.double() if isinstance(a, torch.Tensor) else a for a in sample.args]
+        exact = INFOS[rank].op(sample.input.double(), *wide, **sample.kwargs)
+        single = [a.float() if isinstance(a, torch.Tensor) else a for a in sample.args]
+        other = INFOS[rank].op(sample.input.float(), *single, **sample.kwargs)
+        assert y.dtype == dtype
+        assert_near(y, exact, other)
+        count += 1
+    assert count >= 5
+
+
+@CASES
+def test_gradients(rank):
+    for sample in INFOS[rank].sample_inputs("cpu", torch.float32, requires_grad=True):
+        inputs = [t for t in (sample.input, *sample.args) if isinstance(t, torch.Tensor)]
+        found = []
+        for function in (FUNCTIONS[rank], INFOS[rank].op):
+            y = function(sample.input, *sample.args, **sample.kwargs)
+            found.append(torch.autograd.grad(y.square().sum(), inputs))
+        for one, other in zip(*found):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@CASES
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.int64], ids=str)
+def test_other_types_are_pytorchs(rank, dtype):
+    for sample in INFOS[rank].sample_inputs("cpu", dtype):
+        arguments = (sample.input, *sample.args)
+        try:
+            expected = INFOS[rank].op(*arguments, **sample.kwargs)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError) as mine:
+                FUNCTIONS[rank](*arguments, **sample.kwargs)
+            assert str(mine.value) == str(error)
+        else:
+            torch.testing.assert_close(FUNCTIONS[rank](*arguments, **sample.kwargs), expected)
+
+
+@CASES
+def test_errors(rank):
+    if INFOS[rank].error_inputs_func is None:
+        return
+    for wrong in INFOS[rank].error_inputs("cpu"):
+        sample = wrong.sample_input
+        with pytest.raises(wrong.error_type):
+            FUNCTIONS[rank](sample.input, *sample.args, **sample.kwargs)
