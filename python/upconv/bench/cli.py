@@ -80,13 +80,21 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--train", action="store_true", help="leave the model in training mode (default: eval)")
     add("--runs", type=_positive(int), metavar="N", help="of each side (default: 15, on a GPU 40)")
-    add("--seconds", type=_positive(float), default=60, metavar="S")
-    result._actions[-1].help = "time for these runs; each side gets three at least (default: 60)"
+    add(
+        "--seconds",
+        type=_positive(float),
+        default=60,
+        metavar="S",
+        help="time for these runs; each side gets three at least (default: 60)",
+    )
     add("--inputs", type=_positive(int), default=5, metavar="N", help="checked (default: 5)")
-    add("--check-seconds", type=_positive(float), default=60, metavar="S")
-    result._actions[
-        -1
-    ].help = "time for float64; a part of each input is checked at least (default: 60)"
+    add(
+        "--check-seconds",
+        type=_positive(float),
+        default=60,
+        metavar="S",
+        help="time for float64; a part of each input is checked at least (default: 60)",
+    )
     add("--no-compile", action="store_true", help="do not measure torch.compile")
     add("--quick", action="store_true", help="as --inputs 1 --runs 5 --no-compile")
     add("--seed", type=int, default=0, metavar="N", help="of weights and inputs (default: 0)")
