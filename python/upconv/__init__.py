@@ -48,6 +48,7 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "explain",
+    "frozen",
     "fuse",
     "nn",
     "problem_text",
@@ -67,7 +68,7 @@ def _conv_transpose(spatial_dims: int, x: Any, *arguments: Any, out: Any) -> Any
         return functional.conv_transpose(spatial_dims, x, *arguments)
     from . import _numpy
 
-    return _numpy.conv_transpose(spatial_dims, x, *arguments, out)
+    return _numpy.conv_transpose(spatial_dims, x, *arguments, out=out)
 
 
 def conv_transpose1d(
@@ -169,6 +170,7 @@ def conv_transpose3d(
 # Attributes that need PyTorch: name -> (module, attribute of it, or None for the module itself).
 _LAZY = {
     "nn": ("upconv.nn", None),
+    "frozen": ("upconv._torch", "frozen"),
     "fuse": ("upconv._torch_fuse", "fuse"),
     "explain": ("upconv._torch_fuse", "explain"),
 }

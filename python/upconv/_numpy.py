@@ -204,6 +204,7 @@ def conv_transpose(
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
     epilogue: str | Sequence[Any] | None = (),
+    *,
     out: np.ndarray | None = None,
 ) -> np.ndarray:
     """See upconv.conv_transpose3d."""
