@@ -907,6 +907,98 @@ def test_demo_refuses(tmp_path):
     fails("demo", tmp_path / "int.onnx", says=["int.onnx", "int64"])
 
 
+# ---------------------------------------------------------------- on a GPU
+
+
+def on_device(command, device, model, x_npy):
+    """A whole command line for each of the commands that run something."""
+    what = {
+        "run": [model, "--input", f"x={x_npy}"],
+        "test": [model.parent],
+        "bench": ["ci2 co3 in5x6 k3 s2"],
+        "demo": [model],
+    }
+    return [command, *what[command], "--device", device]
+
+
+RUNNING = ["run", "test", "bench", "demo"]
+
+
+@pytest.fixture
+def fake_gpu(fake_compiler, monkeypatch):
+    """A stand-in for the driver: two devices whose memory works and whose kernels do nothing."""
+    folder = os.path.join(os.environ["UPCONV_BINARY_DIR"], "tests", "fakes")
+    monkeypatch.setenv("UPCONV_LIBCUDA", os.path.join(folder, "fake_driver.so"))
+
+
+@needs_onnx
+@pytest.mark.parametrize("command", RUNNING)
+def test_devices_that_cannot_run(command, model, x_npy, fake_gpu, monkeypatch):
+    args = on_device(command, "cuda:sm_90a", model, x_npy)
+    fails(*args, says=[f"{command}: --device cuda:sm_90a", "nothing runs there"])
+    fails(*on_device(command, "cuda:2", model, x_npy), says="device cuda:2: there are 2")
+    monkeypatch.setenv("FAKE_DRIVER", "nodevice")
+    fails(*on_device(command, "cuda", model, x_npy), says="no CUDA device")
+    monkeypatch.setenv("UPCONV_LIBCUDA", "/no/such/libcuda.so.1")
+    fails(*on_device(command, "cuda:0", model, x_npy), says="is not the NVIDIA driver library")
+
+
+@needs_onnx
+def test_run_on_a_gpu(tmp_path, model, x_npy, fake_gpu):
+    args = [*on_device("run", "cuda:1", model, x_npy), "--output", f"y={tmp_path / 'y.npy'}"]
+    assert succeeds(*args) == f"y: float [2, 3, 7, 9] -> {tmp_path / 'y.npy'}\n"
+    # What a device's memory holds that no kernel wrote to.
+    assert set(np.load(tmp_path / "y.npy").tobytes()) == {0xA5}
+    (tmp_path / "y.npy").unlink()
+    done = upconv(*args, "--verify", "--math", "tf32")
+    assert done.returncode == 1 and "WRONG" in done.out
+    leaves(tmp_path, "up.onnx", "x.npy")
+
+
+@needs_onnx
+def test_errors_of_a_gpu(tmp_path, model, x_npy, fake_gpu, monkeypatch):
+    args = [*on_device("run", "cuda", model, x_npy), "--output", f"y={tmp_path / 'y.npy'}"]
+    monkeypatch.setenv("FAKE_MEMORY", "1000")
+    fails(*args, says=["intermediate results, inputs and outputs", "CUDA_ERROR_OUT_OF_MEMORY"])
+    monkeypatch.delenv("FAKE_MEMORY")
+    monkeypatch.setenv("FAKE_DRIVER", "launch")
+    fails(*args, says=["node 'up' (ConvTranspose)", "CUDA_ERROR_UNKNOWN"])
+    leaves(tmp_path, "up.onnx", "x.npy")
+
+
+@needs_onnx
+def test_bench_and_demo_on_a_gpu(model, fake_gpu):
+    text = "n2 ci16 co16 in5x6 k3 s2 bias math=tf32 | add #r | mul @m | relu"
+    bench = json.loads(succeeds("bench", text, "--repeat", "3", "--json", "--device", "cuda"))
+    assert bench["device"] == "cuda:0: Fake 0, sm_90" and bench["caches"] == "cold"
+    assert bench["tf32_flop_per_s"] > bench["fma_flop_per_s"] > 0
+    (result,) = bench["results"]
+    assert result["candidate"].startswith("cuda-") and result["median_s"] == 0.001
+    done = upconv("bench", text, "--repeat", "1", "--verify", "--device", "cuda")
+    assert done.returncode == 1 and "error inf of its bound: WRONG" in done.out
+    args = ["--dim", "N=2", "--dim", "H=6", "--dim", "W=7", "--repeat", "2", "--json"]
+    (result,) = json.loads(succeeds("bench", model, *args, "--device", "cuda"))["results"]
+    assert result["median_s"] == 0.001
+    done = upconv("demo", model, "--repeat", "2", "--device", "cuda:1")
+    assert done.returncode == 1
+    assert re.search(r"^up +cuda:1 +1 +1.00 ms +1.00 ms +1.00x .* WRONG$", done.out, re.M)
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+@needs_onnx
+@pytest.mark.skipif("UPCONV_ONNX_TESTDATA" not in os.environ, reason="needs libonnx-testdata")
+def test_a_gpu_takes_what_the_cpu_takes(fake_gpu):
+    """Every operator in every form: planned, prepared, launched. Nothing is computed."""
+    folder = os.path.join(os.environ["UPCONV_ONNX_TESTDATA"], "node")
+    folders = re.findall(r"^pass (.*)$", upconv("test", folder, "--verbose").out, re.M)
+    assert len(folders) > 450
+    done = upconv("test", *folders, "--device", "cuda", "--verbose")
+    assert done.err == ""
+    lines = done.out.splitlines()[:-1]
+    assert len(lines) == len(folders)
+    assert [x for x in lines if x.startswith("FAIL") and "elements are wrong" not in x] == []
+
+
 @pytest.mark.skipif(WITH_ONNX, reason="the program was built with ONNX")
 @pytest.mark.parametrize("command", ["run", "test", "demo", "plan", "bench"])
 def test_without_onnx(command):
