@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from upconv.bench.bound_rules import EXACT, RULES, Lost
+from upconv.bench.bound_rules import DRAWS, EXACT, RULES, Lost
 from upconv.bench.rounding import Rounding
 
 
@@ -63,7 +63,7 @@ class BoundMode(TorchDispatchMode):
                 raise Lost(f"{func.overloadpacket} of uncertain values has no rule")
             return
         exact = all(self.bound_of(v) is None for v in numbers)
-        if exact and func.overloadpacket in EXACT:
+        if func.overloadpacket in EXACT or (exact and func.overloadpacket is DRAWS):
             return
         rule = RULES.get(func.overloadpacket)
         if rule is None or func._schema.is_mutable:

@@ -326,8 +326,8 @@ SERVES: list[tuple[Callable[..., Any], str]] = [
     (layer_norm, "native_layer_norm"),
 ]
 
-# What has no rule and reads numbers without rounding them, such as a mask that dropout draws.
-EXACT_NAMES = "bernoulli empty_like full_like new_empty new_full new_zeros ones_like zeros_like"
+# Read no more of a tensor than its shape.
+SHAPE_ONLY = "empty_like full_like new_empty new_full new_ones new_zeros ones_like zeros_like"
 
 
 def _table() -> dict[Any, Callable[..., Any]]:
@@ -341,4 +341,5 @@ def _table() -> dict[Any, Callable[..., Any]]:
 
 
 RULES = _table()
-EXACT = {getattr(aten, name) for name in EXACT_NAMES.split()}
+EXACT = {getattr(aten, name) for name in SHAPE_ONLY.split()}
+DRAWS = aten.bernoulli  # dropout's mask; exact where the probability is

@@ -234,7 +234,13 @@ class Checker:
         if bound is None:
             size = norm_bound(self.rounding, largest(value.abs()))
             bound = torch.full((), size, dtype=torch.float64, device=value.device)
+        bound = torch.where(torch.isfinite(value), bound, 0.0)
+        between = apart(a, b)
         error = distance(a, value, bound, a.dtype)
+        # Not a number in float64 alone, or in both of the others: the original decides.
+        near = between <= norm_bound(self.rounding, excess.size)
+        settled = near & ~(torch.isfinite(a) & torch.isfinite(value))
+        error = torch.where(settled, 0.0, error)
         own = distance(b, value, bound, b.dtype)
         verdict = self.verdict
         verdict.error = max(verdict.error, float(error.max()))
@@ -250,7 +256,7 @@ class Checker:
             place = [int(i) for i in torch.unravel_index(torch.tensor(worst), a.shape)]
             got, want = (float(t.flatten()[worst]) for t in (a, value))
             excess.where = f"{got:.9g} instead of {want:.9g} at {place} of a part of the output"
-        from_original = float(torch.where(error > bound, apart(a, b), 0.0).max())
+        from_original = float(torch.where(error > bound, between, 0.0).max())
         excess.from_original = max(excess.from_original, from_original)
 
     def judge(self, excess: _Excess, number: int) -> None:
