@@ -54,7 +54,8 @@ __device__ __forceinline__ void add(State &s, double x, double shift) {
   else if constexpr (KIND == REDUCE_DEVIATION) s.value += (x - shift) * (x - shift);
   else if constexpr (exponential) {
     if (x <= s.value) {
-      if (finite(x)) s.sum += exp_difference<TYPE>(x, s.value);
+      // a logarithm of a sum near 1 keeps what float would lose
+      if (finite(x)) s.sum += KIND == REDUCE_SOFTMAX ? exp_difference<TYPE>(x, s.value) : exp(x - s.value);
     } else {
       // the first, a larger one, or a NaN, after which the sum means nothing
       s.sum = finite(s.value) ? s.sum * exp(s.value - x) + 1 : 1;
