@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""upconv.fuse, upconv.explain and the backend of torch.compile: transposed convolutions of a model with their tails.
+"""upconv.fuse, upconv.explain and the backend of torch.compile: transposed convolutions of a model
+with their tails.
 
 model.py      fuse() and explain()              backend.py    torch.compile(backend="upconv")
 rewrite.py    puts the operator into a graph    segment.py    the longest tail of one convolution
@@ -8,8 +9,10 @@ tail.py       the program as it grows           effects.py    nodes that nothing
 report.py     explanations
 """
 
-from .backend import backend
+from .backend import backend, register
 from .model import explain, fuse
 from .report import Explanation, Fused, Left, Report
+
+register()
 
 __all__ = ["Explanation", "Fused", "Left", "Report", "backend", "explain", "fuse"]

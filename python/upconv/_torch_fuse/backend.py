@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The backend of torch.compile: fuses, then hands the graph on.
 
-    torch.compile(model, backend="upconv")                                   the rest goes to inductor
-    torch.compile(model, backend="upconv", options={"backend": "eager"})     or to another backend
+torch.compile(model, backend="upconv")                                   the rest goes to inductor
+torch.compile(model, backend="upconv", options={"backend": "eager"})     or to another backend
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from typing import Any
 
 import torch
@@ -32,8 +33,8 @@ def backend(
     options: dict[str, Any] | None = None,
     **others: Any,
 ) -> Callable[..., Any]:
-    """Compiles a graph for torch.compile. options: "backend" names the one that compiles what is left ("inductor" unless
-    given); the others, like mode, are that one's."""
+    """Compiles a graph for torch.compile. options: "backend" names the one that compiles what is
+    left ("inductor" unless given); the others, like mode, are that one's."""
     options = dict(options or {})
     inner = options.pop("backend", "inductor")
     parameters = [t for t in (*example_inputs, *module.parameters()) if isinstance(t, nn.Parameter)]
@@ -72,6 +73,13 @@ def reports_of(model: nn.Module) -> list[Report]:
     """Of the graphs that read parameters of model."""
     own = set(model.parameters())
     return [report for report, parameters in _reports if not own.isdisjoint(parameters)]
+
+
+def register() -> None:
+    """Makes the name "upconv" known. For an installed package its entry point does, and a name
+    may be registered only once."""
+    if not entry_points(group="torch_dynamo_backends", name="upconv"):
+        torch._dynamo.register_backend(backend, name="upconv")
 
 
 def _title(module: GraphModule) -> str:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which nodes of a graph do more than compute a result.
 
-A fused tail runs where its last operator stood, so the convolution and what it reads move past the nodes in between. That
-is allowed only past nodes that change no tensor and no state. A node that is not known to be harmless is not.
+A fused tail runs where its last operator stood, so the convolution and what it reads move past the
+nodes in between. That is allowed only past nodes that change no tensor and no state. A node that is
+not known to be harmless is not.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _IMPURE_OPERATORS = frozenset(
     {operator.setitem, operator.delitem, operator.attrgetter, operator.methodcaller}
 )
 
-# Methods without an underscore at the end that change what they are called on, or what is recorded of it.
+# Methods without an underscore at the end that change what they are called on, or what is recorded
+# of it.
 _IMPURE_METHODS = frozenset({"backward", "register_hook", "retain_grad", "set_data", "__setitem__"})
 
 
@@ -84,7 +86,10 @@ def _may_change_arguments(function: Any, node: Node) -> bool:
     """inplace given by position, or running statistics."""
     try:
         bound = inspect.signature(function).bind(*node.args, **node.kwargs)
-    except (TypeError, ValueError):  # built-in functions have no signature, and none of these two either
+    except (
+        TypeError,
+        ValueError,
+    ):  # built-in functions have no signature, and none of these two either
         return "batch_norm" in function.__name__ or "instance_norm" in function.__name__
     arguments = bound.arguments
     if arguments.get("inplace"):

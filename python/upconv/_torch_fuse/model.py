@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """fuse() and explain().
 
-A model is traced by torch._dynamo, the part of torch.compile that turns Python into graphs: it follows what the model
-does (data-dependent branches, hooks, counters, random numbers) and checks before each call that its graphs still hold.
-Symbolic tracing and torch.export would bake in what Python did once. The graphs are rewritten and run by PyTorch as
-they are; nothing is compiled.
+A model is traced by torch._dynamo, the part of torch.compile that turns Python into graphs: it
+follows what the model does (data-dependent branches, hooks, counters, random numbers) and checks
+before each call that its graphs still hold. Symbolic tracing and torch.export would bake in what
+Python did once. The graphs are rewritten and run by PyTorch as they are; nothing is compiled.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,8 @@ from .backend import fuse_graph, reports_of
 from .report import Explanation, Report
 
 Model = TypeVar("Model", bound=nn.Module)
+
+_number = itertools.count()
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
@@ -53,15 +56,17 @@ class _State:
 
 
 def fuse(model: Model, example_inputs: Any = None) -> Model:
-    """A model that computes what `model` computes, each transposed convolution in one pass with what follows it.
+    """A model that computes what `model` computes, each transposed convolution in one pass with
+    what follows it.
 
         model = upconv.fuse(model)
 
-    The result is of model's class (a subclass, in fact) and shares everything with it: parameters, buffers, submodules,
-    hooks, training flag, the keys of state_dict. So optimisers made before go on working, and `model` itself goes on
-    running unfused. Tracing happens when the result is first called, and again whenever something that mattered has
-    changed; with example_inputs (a tensor, a tuple of arguments, or a mapping of keyword arguments) it is called once
-    right away; buffers and random numbers are then put back.
+    The result is of model's class (a subclass, in fact) and shares everything with it: parameters,
+    buffers, submodules, hooks, training flag, the keys of state_dict. So optimisers made before go
+    on working, and `model` itself goes on running unfused. Tracing happens when the result is first
+    called, and again whenever something that mattered has changed; with example_inputs (a tensor, a
+    tuple of arguments, or a mapping of keyword arguments) it is called once right away; buffers and
+    random numbers are then put back.
 
     explain(result) says what was fused, what not, and why.
     """
@@ -84,14 +89,15 @@ def fuse(model: Model, example_inputs: Any = None) -> Model:
 
 
 def explain(model: nn.Module) -> Explanation:
-    """What was fused in a model that fuse() returned or that torch.compile(backend="upconv") compiled, what not, and why.
-    Print it, or look at its fields. It grows as the model is called."""
+    """What was fused in a model that fuse() returned or that torch.compile(backend="upconv")
+    compiled, what not, and why. Print it, or look at its fields. It grows as the model is
+    called."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model of type {type(model).__name__}: must be a torch.nn.Module")
     model = getattr(model, "_orig_mod", model)
     state = _state_of(model)
     reports = reports_of(model) if state is None else list(state.reports)
-    seen = {name for r in reports for e in (*r.fused, *r.left) for name in [e.convolution]}
+    seen = {entry.convolution for r in reports for entry in (*r.fused, *r.left)}
     unseen = []
     for path, module in model.named_modules():
         if isinstance(module, _TRANSPOSED):
@@ -119,10 +125,11 @@ def _why_not(model: nn.Module) -> str:
 # ---- the class of fused models
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _fused_class(base: type[nn.Module]) -> type[nn.Module]:
-    """A subclass of base that has the same attributes, and forward through _State. Its instances share their __dict__
-    with the model that they are made of, so what is changed in one is changed in the other."""
+    """A subclass of base that has the same attributes, and forward through _State. Its instances
+    share their __dict__ with the model that they are made of, so what is changed in one is changed
+    in the other."""
 
     @functools.wraps(base.forward)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -153,16 +160,19 @@ def _fused_class(base: type[nn.Module]) -> type[nn.Module]:
 
 
 def _own_code(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """forward with a code object of its own: torch._dynamo keeps its graphs by code object, with a limit to their number,
-    and models of one class would use it up together."""
+    """forward with a code object and a name of its own. torch._dynamo keeps graphs by code object,
+    with a limit to their number, and by name and place what it has seen change; models of one class
+    must not share either."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return forward(self, *args, **kwargs)
 
-    traced = isinstance(forward, types.FunctionType) and not torch._dynamo.trace_rules.check(forward)
+    traced = isinstance(forward, types.FunctionType) and not torch._dynamo.trace_rules.check(
+        forward
+    )
     function: Any = forward if traced else call
     new = types.FunctionType(
-        function.__code__.replace(),
+        function.__code__.replace(co_name=f"{function.__name__}_fused_{next(_number)}"),
         function.__globals__,
         function.__name__,
         function.__defaults__,
@@ -178,14 +188,16 @@ def _must_not_trace() -> bool:
     return (
         torch.compiler.is_compiling()
         or torch.jit.is_tracing()
+        or torch.fx._symbolic_trace.is_fx_tracing()
+        or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
     )
 
 
 class _Settings:
-    """Of torch._dynamo, while a fused model runs: hooks are part of what is checked, a model that cannot be traced runs
-    as it is, and more variants are kept than by default."""
+    """Of torch._dynamo, while a fused model runs: hooks are part of what is checked, a model that
+    cannot be traced runs as it is, and more variants are kept than by default."""
 
     _wanted: tuple[tuple[str, Any], ...] = ()
 
@@ -216,7 +228,8 @@ def _settings() -> tuple[tuple[str, Any], ...]:
 
 
 def _call_once(fused: nn.Module, example_inputs: Any) -> None:
-    """Runs the model, and puts back what that changed in its buffers and in the random number generators."""
+    """Runs the model, and puts back what that changed in its buffers and in the random number
+    generators."""
     copies = tree_map(lambda t: t.clone() if isinstance(t, Tensor) else t, example_inputs)
     buffers = [(buffer, buffer.detach().clone()) for buffer in fused.buffers()]
     tensors = [*fused.parameters(), *fused.buffers()]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one node of a graph does, in ATen operators.
 
-PyTorch offers each operation in many spellings: a module, a function, a method, an operator, each perhaps in place. Below
-the dispatcher they are the same few operators. So a node is run once on fake tensors (shapes without data) and what
-arrives at the dispatcher is written down.
+PyTorch offers each operation in many spellings: a module, a function, a method, an operator, each
+perhaps in place. Below the dispatcher they are the same few operators. So a node is run once on
+fake tensors (shapes without data) and what arrives at the dispatcher is written down.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class _Recorder(TorchDispatchMode):
 
 @contextlib.contextmanager
 def _autocast(regions: Sequence[tuple[Any, ...]]) -> Iterator[None]:
-    """The autocast regions that the node stands in. Cached casts would not be seen, so the cache is off."""
+    """The autocast regions that the node stands in. Cached casts would not be seen, so the cache is
+    off."""
     cached = torch.is_autocast_cache_enabled()
     with contextlib.ExitStack() as stack:
         for device_type, dtype, enabled, _ in regions:

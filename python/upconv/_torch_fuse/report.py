@@ -42,9 +42,6 @@ class Report:
     fused: list[Fused] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
 
-    def __str__(self) -> str:
-        return "\n".join([self.title, *map(str, self.fused), *map(str, self.left)])
-
 
 @dataclass(frozen=True)
 class Explanation:
@@ -67,7 +64,8 @@ class Explanation:
         lines = [f"{self.model}: {self._summary()}"]
         if self.note:
             lines.append(self.note)
-        lines += [str(graph) for graph in _with_convolutions(self.graphs)]
+        for entries, titles in _grouped(self.graphs).items():
+            lines += [*titles, *map(str, entries)]
         if self.unseen:
             lines.append("in no graph yet (not called, or in code that cannot be traced)")
             lines += [f"  left   {name}" for name in self.unseen]
@@ -76,13 +74,20 @@ class Explanation:
     def _summary(self) -> str:
         if not self.graphs:
             return "not traced yet; call it, or give fuse() example_inputs"
-        graphs = _count(len(self.graphs), "graph")
-        fused = _count(len(self.fused), "transposed convolution")
-        return f"{fused} fused and {len(self.left)} left in {graphs}"
+        fused = {entry.convolution for entry in self.fused}
+        names = fused | {entry.convolution for entry in self.left} | set(self.unseen)
+        return f"{len(fused)} of {_count(len(names), 'transposed convolution')} fused"
 
 
-def _with_convolutions(graphs: Sequence[Report]) -> list[Report]:
-    return [graph for graph in graphs if graph.fused or graph.left]
+def _grouped(graphs: Sequence[Report]) -> dict[tuple[Fused | Left, ...], list[str]]:
+    """The titles of the graphs that say the same, by what they say."""
+    groups: dict[tuple[Fused | Left, ...], list[str]] = {}
+    for graph in graphs:
+        if graph.fused or graph.left:
+            titles = groups.setdefault((*graph.fused, *graph.left), [])
+            if graph.title not in titles:
+                titles.append(graph.title)
+    return groups
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts one call of torch.ops.upconv.conv_transpose in the place of each convolution with its tail."""
+"""Puts one call of torch.ops.upconv.conv_transpose in the place of each convolution with its
+tail."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._pytree import tree_map
 
 from .._torch import operator as _operator  # noqa: F401  defines torch.ops.upconv.conv_transpose
+from .names import describe
 from .recorder import Call
 from .report import Fused, Left, Report
-from .segment import Segment, describe, find, is_convolution
+from .segment import Segment, find, is_convolution
 from .tail import Operand, Tail, Unfusable
 
 _ENTER_AUTOCAST = "_enter_autocast"
@@ -22,7 +24,8 @@ _EXIT_AUTOCAST = "_exit_autocast"
 
 
 def rewrite(module: GraphModule, report: Report) -> int:
-    """Fuses what can be fused in module's graph and in the graphs inside it; how many segments it fused."""
+    """Fuses what can be fused in module's graph and in the graphs inside it; how many segments it
+    fused."""
     count = 0
     for child in module.children():
         if isinstance(child, GraphModule):
@@ -77,7 +80,9 @@ class _Emitter:
         self._tail: Tail = segment.tail
         self._emitted: dict[int, Node] = {}
 
-    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any) -> Node:
+    def call(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any
+    ) -> Node:
         node = self._graph.call_function(function, args, kwargs)
         node.meta["example_value"] = example
         return node
@@ -167,7 +172,9 @@ def _like_before(emitter: _Emitter, segment: Segment, result: Node, example: Ten
             if not example.is_contiguous(memory_format=layout):
                 example = example.contiguous(memory_format=layout)
                 keywords = {"memory_format": layout}
-                result = emitter.call(torch.ops.aten.contiguous.default, (result,), keywords, example)
+                result = emitter.call(
+                    torch.ops.aten.contiguous.default, (result,), keywords, example
+                )
             break
     return result
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rule for each ATen operator that the library's epilogues have: it appends operators to the tail and returns the
-value of the result, or says why it cannot."""
+"""One rule for each ATen operator that the library's epilogues have: it appends operators to the
+tail and returns the value of the result, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def _require_outside(tail: Tail, *tensors: Any) -> None:
 
 
 def _unary(name: str, *attributes: str, **fixed: Any) -> Rule:
-    """The operator `name` with the arguments `attributes`; `fixed` arguments must have the value given."""
+    """The operator `name` with the arguments `attributes`; `fixed` arguments must have the value
+    given."""
 
     def rule(tail: Tail, call: Call) -> Value:
         _, value = _subject(tail, call)
@@ -63,11 +64,10 @@ def _clamp(lowest: str | None, highest: str | None) -> Rule:
 
 
 def _elu(tail: Tail, call: Call) -> Value:
-    """elu, selu and celu are one operator of ATen: x > 0 ? scale x : scale alpha (exp(input_scale x) - 1)."""
+    """elu, selu and celu are one operator of ATen: x > 0 ? scale x : scale alpha (exp(input_scale
+    x) - 1)."""
     _, value = _subject(tail, call)
-    alpha, scale, input_scale = (
-        call.argument(name) for name in ("alpha", "scale", "input_scale")
-    )
+    alpha, scale, input_scale = (call.argument(name) for name in ("alpha", "scale", "input_scale"))
     if input_scale == 1 and scale == 1:
         text = f"elu{tail.input(value.index)} {constant(alpha)}"
     elif input_scale == 1:
@@ -148,7 +148,8 @@ def _binary(name: str) -> Rule:
 
 
 def _sum_of_two(name: str, swapped: bool = False) -> Rule:
-    """first + alpha second, first - alpha second; swapped: the first argument is the second (rsub)."""
+    """first + alpha second, first - alpha second; swapped: the first argument is the second
+    (rsub)."""
 
     def rule(tail: Tail, call: Call) -> Value:
         first, second = call.args[0], call.argument("other")
@@ -186,7 +187,9 @@ def _division(tail: Tail, call: Call) -> Value:
 def _batch_norm(epsilon: str) -> Rule:
     def rule(tail: Tail, call: Call) -> Value:
         tensor, value = _subject(tail, call)
-        if "training" in {a.name for a in call.func._schema.arguments} and call.argument("training"):
+        if "training" in {a.name for a in call.func._schema.arguments} and call.argument(
+            "training"
+        ):
             raise Unfusable("takes the statistics of the batch, which is left to PyTorch")
         if len(value.axes) < 2 or value.axes[1] != 1:
             raise Unfusable("normalises something else than channels")
@@ -224,9 +227,7 @@ def _window(tail: Tail, name: str, call: Call, count: int, options: str) -> Valu
     padding = _spatial(call.argument("padding"), count)
     dilation = _spatial(call.argument("dilation"), count) if name == "max_pool" else [1] * count
     window = {axis: (1, 1, 0, 1) for axis in range(2, tail.rank)}
-    for axis, *numbers in zip(
-        value.axes[-count:], kernel, stride, padding, dilation, strict=True
-    ):
+    for axis, *numbers in zip(value.axes[-count:], kernel, stride, padding, dilation, strict=True):
         if axis is None and (numbers[0] != 1 or numbers[2] != 0):
             raise Unfusable("pools over a dimension that was put in between")
         if axis in (0, 1):
@@ -358,7 +359,8 @@ def _squeeze(tail: Tail, call: Call) -> Value:
 
 
 def _as_strided(tail: Tail, call: Call) -> Value:
-    """PyTorch's global pools restate the strides of a result that has space of one element; nothing moves."""
+    """PyTorch's global pools restate the strides of a result that has space of one element; nothing
+    moves."""
     tensor, value = _subject(tail, call)
     size, stride = integers(call.argument("size")), integers(call.argument("stride"))
     plain = size[2:] == [1] * (len(size) - 2) and stride[:2] == [size[1], 1]
@@ -371,8 +373,8 @@ def _as_strided(tail: Tail, call: Call) -> Value:
 
 VIEWS = frozenset({"unsqueeze", "squeeze"})
 
-# By the name of the operator without the underscore of its in-place form; overloads that take an argument that a rule
-# does not know fail in Call.argument or in constant().
+# By the name of the operator without the underscore of its in-place form; overloads that take an
+# argument that a rule does not know fail in Call.argument or in constant().
 RULES: dict[str, Rule] = {
     "add": _sum_of_two("add"),
     "sub": _sum_of_two("sub"),
@@ -384,6 +386,7 @@ RULES: dict[str, Rule] = {
     "leaky_relu": _unary("leaky_relu", "negative_slope"),
     "_prelu_kernel": _prelu,
     "elu": _elu,
+    "celu": _unary("celu", "alpha"),
     "softplus": _unary("softplus", "beta", "threshold"),
     "gelu": _gelu,
     "silu": _unary("silu"),

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
 from .effects import has_effects
+from .names import describe, function_name
 from .recorder import Call, record
 from .rules import RULES, VIEWS
 from .tail import DTYPES, Convolution, Tail, Unfusable, Value, integers
@@ -34,10 +34,11 @@ _CONVOLUTIONS = frozenset(
 )
 _CONVOLUTION_NAMES = ("aten::conv_transpose", "aten::convolution")
 
-# Nodes that may hand on what they were given without any operator: of others it is not known what else they do.
+# Nodes that may hand on what they were given without any operator: of others it is not known what
+# else they do.
 _IDENTITIES = frozenset(
-    "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout rrelu identity getitem "
-    "contiguous to type type_as float half bfloat16 cpu cuda squeeze".split()
+    "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout"
+    " identity getitem contiguous to type type_as float half bfloat16 cpu cuda squeeze".split()
 )
 
 
@@ -70,35 +71,13 @@ def is_convolution(node: Node) -> bool:
     return target in _CONVOLUTIONS
 
 
-def describe(node: Node) -> str:
-    """ "up.act (LeakyReLU)" for a module, "mul" for a function."""
-    target: Any = node.target
-    name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
-    if name == "fn":  # PyTorch's dispatch by a flag
-        name = node.name.rstrip("0123456789").rstrip("_")
-    module = module_of(node)
-    return name if module is None else f"{name} of {module}"
-
-
-def module_of(node: Node) -> str | None:
-    """The path of the module whose forward made the node, and its class; None for the root."""
-    stack = node.meta.get("nn_module_stack")
-    if not stack:
-        return None
-    path, kind = list(stack.values())[-1]
-    path = _plain_path(path)
-    if not path:
-        return None
-    name = kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
-    return f"{path} ({name})"
-
-
-def _plain_path(path: str) -> str:
-    """ "up.0.conv" of "L['self'].up[0]._modules['conv']"."""
-    path = re.sub(r"^L\['\w+'\]", "", path)
-    path = re.sub(r"\._(modules|parameters|buffers)\b", "", path)
-    path = re.sub(r"\[['\"]?([^'\"\]]*)['\"]?\]", r".\1", path)
-    return path.strip(".")
+def _is_random(node: Node) -> bool:
+    """Dropout in training mode, by its third argument in all forms."""
+    name = function_name(node).strip("_")
+    if "dropout" not in name or name not in _IDENTITIES:
+        return False
+    training = node.args[2] if len(node.args) > 2 else node.kwargs.get("training", True)
+    return training is not False
 
 
 class _Grower:
@@ -116,18 +95,30 @@ class _Grower:
         self.tail = _start(calls, self._inputs(convolution))
         self._replay(self.tail, calls)
         self._finish(convolution, result, self.tail)
+        self.results[convolution] = result
+
+    def reads(self, node: Node) -> bool:
+        return any(argument in self.results for argument in node.all_input_nodes)
 
     def absorb(self, node: Node) -> None:
         """Takes node into the tail, or raises Unfusable and leaves everything as it was."""
+        result, tail = self.grown(node)
+        self.results[node] = result
+        self.nodes.append(node)
+        self.tail = tail
+
+    def grown(self, node: Node) -> tuple[Any, Tail]:
+        """What node returns, and the tail with it."""
+        if _is_random(node):
+            raise Unfusable("is random while training, which is left to PyTorch")
         result, calls = self._record(node)
         tail = self.tail.snapshot()
         tail.outside.update(self._inputs(node))
-        if not calls and _bare_name(node) not in _IDENTITIES:
+        if not calls and function_name(node).strip("_") not in _IDENTITIES:
             raise Unfusable("is not known to be free of effects")
         self._replay(tail, calls)
         self._finish(node, result, tail)
-        self.nodes.append(node)
-        self.tail = tail
+        return result, tail
 
     def _record(self, node: Node) -> tuple[Any, list[Call]]:
         args, kwargs = map_arg((node.args, node.kwargs), self._example)
@@ -166,23 +157,17 @@ class _Grower:
         expected = [leaf for leaf in tree_leaves(known) if isinstance(leaf, Tensor)]
         if expected and [_signature(t) for t in leaves] != [_signature(t) for t in expected]:
             raise Unfusable("the type or the shape differs when it is looked at alone")
-        self.results[node] = result
-        tail.forget_all_but(leaf for r in self.results.values() for leaf in tree_leaves(r))
+        visible = (*self.results.values(), result)
+        tail.forget_all_but(leaf for r in visible for leaf in tree_leaves(r))
 
 
 def _signature(tensor: Tensor) -> tuple[str, torch.dtype, torch.device]:
     return str(tuple(tensor.shape)), tensor.dtype, tensor.device
 
 
-def _bare_name(node: Node) -> str:
-    target: Any = node.target
-    name = target if isinstance(target, str) else getattr(target, "__name__", "")
-    return name.strip("_")
-
-
 def _start(calls: Sequence[Call], inputs: dict[int, Any]) -> Tail:
-    """The tail that is the convolution alone. What surrounds it in the same node (casts, a batch of one that is put in
-    and taken out) is replayed like any other operator."""
+    """The tail that is the convolution alone. What surrounds it in the same node (casts, a batch of
+    one that is put in and taken out) is replayed like any other operator."""
     found = [call for call in calls if call.name == "convolution"]
     if len(found) != 1:
         raise Unfusable("is not one convolution")
@@ -197,7 +182,9 @@ def _start(calls: Sequence[Call], inputs: dict[int, Any]) -> Tail:
             raise Unfusable(f"{str(tensor.dtype).removeprefix('torch.')} is left to PyTorch")
     if x.device.type not in ("cpu", "cuda"):
         raise Unfusable(f"the device {x.device} is left to PyTorch")
-    lists = {n: integers(call.argument(n)) for n in ("stride", "padding", "output_padding", "dilation")}
+    lists = {
+        n: integers(call.argument(n)) for n in ("stride", "padding", "output_padding", "dilation")
+    }
     groups = call.argument("groups")
     convolution = Convolution(x, weight, bias, groups=groups, **lists)
     tail = Tail(convolution, call.result.dtype, x.device)
@@ -252,7 +239,8 @@ def _redefine(tail: Tail, target: Tensor, value: Value) -> None:
 
 
 def _outside(tail: Tail, call: Call) -> None:
-    """An operator on tensors that have nothing to do with the convolution, such as a view of a bias."""
+    """An operator on tensors that have nothing to do with the convolution, such as a view of a
+    bias."""
     if call.func._schema.is_mutable or torch.Tag.nondeterministic_seeded in call.func.tags:
         raise Unfusable(f"{call.name} has effects")
     tail.alive.append(call.result)
@@ -270,39 +258,55 @@ class _Candidate:
 
 
 def find(convolution: Node, regions: Sequence[tuple[Any, ...]]) -> Segment:
-    """The longest tail of `convolution` of which exactly one value is read outside; raises Unfusable."""
+    """The longest tail of `convolution` of which exactly one value is read outside; raises
+    Unfusable."""
     grower = _Grower(convolution, regions)
     best = _candidate(grower)
-    stop, stop_node = "nothing follows", None
-    node = convolution.next
-    while node.op != "root":
-        if not any(argument in grower.results for argument in node.all_input_nodes):
+    stop, stop_node = "the result leaves the graph", None
+    for node in _following(convolution):
+        if not grower.reads(node):
             if has_effects(node):
-                stop, stop_node = "may change tensors or modes, and stands in between", node
+                stop, stop_node = _why_not_past(node, grower)
                 break
-        elif node.op == "output":
-            stop, stop_node = "the result leaves the graph", None
+            continue
+        if node.op == "output":
             break
-        else:
-            try:
-                grower.absorb(node)
-            except Unfusable as error:
-                stop, stop_node = str(error), node
-                break
-            best = _candidate(grower) or best
-        node = node.next
+        try:
+            grower.absorb(node)
+        except Unfusable as error:
+            stop, stop_node = str(error), node
+            break
+        best = _candidate(grower) or best
     if best is None:
-        raise Unfusable("more than one of its values is read" if stop_node is None else stop)
+        raise Unfusable(stop)
     nodes = grower.nodes[: best.count]
     if best.count < len(grower.nodes):
-        stop, stop_node = _why_shorter(nodes, grower.nodes[best.count])
+        then = "" if stop_node is None else f"{describe(stop_node)}: "
+        stop = f"could follow, but its operand is read elsewhere too; {then}{stop}"
+        stop_node = grower.nodes[best.count]
     return Segment(
         nodes, best.tail, best.value, best.result, regions, stop, stop_node, grower.results
     )
 
 
-def _why_shorter(nodes: Sequence[Node], following: Node) -> tuple[str, Node]:
-    return "could be fused, but a value before it is read elsewhere too", following
+def _following(node: Node) -> Iterator[Node]:
+    while node.next.op != "root":
+        node = node.next
+        yield node
+
+
+def _why_not_past(barrier: Node, grower: _Grower) -> tuple[str, Node | None]:
+    """Why the tail ends at a node that does not read it: what comes behind may not fit anyhow."""
+    for node in _following(barrier):
+        if grower.reads(node):
+            if node.op == "output":
+                return "the result leaves the graph", None
+            try:
+                grower.grown(node)
+            except Unfusable as error:
+                return str(error), node
+            break
+    return "may change tensors or modes, and stands in between", barrier
 
 
 def _candidate(grower: _Grower) -> _Candidate | None:
@@ -325,4 +329,3 @@ def _candidate(grower: _Grower) -> _Candidate | None:
 def output_dims(segment: Segment) -> list[int]:
     """Dimensions of the operator's result that PyTorch's does not have."""
     return [axis for axis in range(segment.tail.rank) if axis not in segment.value.axes]
-

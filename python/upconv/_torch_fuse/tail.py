@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A convolution and what follows it, as it grows: ATen operators go in, the library's text form comes out."""
+"""A convolution and what follows it, as it grows: ATen operators go in, the library's text form
+comes out."""
 
 from __future__ import annotations
 
@@ -29,8 +30,9 @@ class Unfusable(Exception):
 
 @dataclass(frozen=True)
 class Value:
-    """A value of the program. axes: for each dimension of PyTorch's tensor the axis it is (0 batch, 1 channel, 2...
-    space), or None for one of extent 1 that was put in between. Axes that PyTorch's tensor lacks have extent 1."""
+    """A value of the program. axes: for each dimension of PyTorch's tensor the axis it is (0 batch,
+    1 channel, 2... space), or None for one of extent 1 that was put in between. Axes that PyTorch's
+    tensor lacks have extent 1."""
 
     index: int
     axes: tuple[int | None, ...]
@@ -38,7 +40,8 @@ class Value:
 
 @dataclass(frozen=True)
 class Convolution:
-    """What the convolution reads (fake tensors) and its arguments in the order of torch.ops.upconv.conv_transpose."""
+    """What the convolution reads (fake tensors) and its arguments in the order of
+    torch.ops.upconv.conv_transpose."""
 
     x: Tensor
     weight: Tensor
@@ -56,7 +59,8 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor from outside: shape is what it has to be reshaped to, or None; new_axes are axes to be put in."""
+    """A tensor from outside: shape is what it has to be reshaped to, or None; new_axes are axes to
+    be put in."""
 
     tensor: Tensor
     declaration: str
@@ -127,7 +131,8 @@ class Tail:
         return len(self.lines)
 
     def input(self, index: int) -> str:
-        """Value index as the operand of an operator that takes one: left out where it is the previous value."""
+        """Value index as the operand of an operator that takes one: left out where it is the
+        previous value."""
         return "" if index == len(self.lines) else f" %{index}"
 
     def text(self, last: int) -> str:
@@ -195,7 +200,8 @@ class Tail:
         self.require_outside(tensor)
 
     def require_outside(self, tensor: Tensor) -> None:
-        """tensor, and what it is computed from inside a node, can be computed again in front of the convolution."""
+        """tensor, and what it is computed from inside a node, can be computed again in front of the
+        convolution."""
         origin = self.outside.get(id(tensor))
         if origin is None:
             raise Unfusable("reads a tensor of unknown origin")

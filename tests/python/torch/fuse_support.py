@@ -43,14 +43,15 @@ class Tail(nn.Module):
 
 
 def close(a: Any, b: Any, dtype: torch.dtype = torch.float32) -> None:
-    """The tolerance is that of a different order of summation, and of 16-bit storage after each operator."""
+    """The tolerance is that of a different order of summation, and of 16-bit storage after each
+    operator."""
     tolerance = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
     torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
 def check(model: nn.Module, *inputs: Any, calls: int | None = 1, **keywords: Any) -> list[Fused]:
-    """Compares the fused model with the model, without and with gradients; what was fused. calls: by the library in one
-    run, None for any number."""
+    """Compares the fused model with the model, without and with gradients; what was fused. calls:
+    by the library in one run, None for any number."""
     plain = copy.deepcopy(model)
     fused = fuse(model)
     with torch.no_grad(), Executed() as executed:
@@ -79,7 +80,8 @@ def compare_gradients(
         result = model(*passed, **keywords)
         results = [r for r in torch.utils._pytree.tree_leaves(result) if isinstance(r, Tensor)]
         sum((r * torch.arange(r.numel()).reshape(r.shape).sin()).sum() for r in results).backward()
-        gradients = {name: p.grad for name, p in model.named_parameters()}
+        parameters = getattr(model, "_orig_mod", model).named_parameters()
+        gradients = {name: p.grad for name, p in parameters}
         found.append((result, gradients, [t.grad for t in leaves]))
     close(found[1][0], found[0][0])
     for name, gradient in found[0][1].items():
