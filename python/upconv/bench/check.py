@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from upconv.bench.problem import convert_model
 from upconv.bench.reference import (
@@ -63,6 +64,14 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def numbers_as_tensors(outputs: Any) -> Any:
+    return pytree.tree_map(lambda v: torch.tensor(v) if isinstance(v, float) else v, outputs)
+
+
+def form(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
 def largest(values: torch.Tensor) -> float:
@@ -138,19 +147,22 @@ class Checker:
         return self.verdict
 
     def call(self, model: Callable[..., Any], inputs: list[Any], seed: int) -> Any:
-        """With a seed, so that models with dropout draw alike."""
+        """With a seed, so that models with dropout draw alike; numbers as tensors."""
         torch.manual_seed(seed)
-        return model(*[v.clone() if isinstance(v, torch.Tensor) else v for v in inputs])
+        return numbers_as_tensors(
+            model(*[v.clone() if isinstance(v, torch.Tensor) else v for v in inputs])
+        )
 
     def check_inputs(self, inputs: list[Any], number: int, count: int, end: float) -> None:
-        original = tensors_of(self.call(self.original, inputs, number))
+        original = self.call(self.original, inputs, number)
         try:
-            ours = tensors_of(self.call(self.ours, inputs, number))
+            ours = self.call(self.ours, inputs, number)
         except Exception as error:  # a model that fails where the original does not is wrong
             self.verdict.wrong(f"input {number + 1}: {type(error).__name__}: {error}")
             return
         if not self.same_form(ours, original):
             return
+        ours, original = tensors_of(ours), tensors_of(original)
         self.verdict.elements += sum(t.numel() for t in original)
         excesses, done = self.compare_with_original(ours, original), 0
         if self.twin is None:
@@ -173,10 +185,14 @@ class Checker:
             self.verdict.note("float64: not the whole batch; the rest compared with the original")
             self.judge_by_original(ours, original, excesses)
 
-    def same_form(self, ours: list[torch.Tensor], original: list[torch.Tensor]) -> bool:
-        forms = [[(tuple(t.shape), str(t.dtype)) for t in side] for side in (ours, original)]
+    def same_form(self, ours: Any, original: Any) -> bool:
+        """Whether tensors of the same shapes and types stand in the same structure."""
+        forms = [
+            str(pytree.tree_map(lambda v: form(v) if isinstance(v, torch.Tensor) else v, side))
+            for side in (ours, original)
+        ]
         if forms[0] != forms[1]:
-            self.verdict.wrong(f"the outputs are {forms[0]}, those of the original {forms[1]}")
+            self.verdict.wrong(f"the output is {forms[0]}, that of the original {forms[1]}")
         return forms[0] == forms[1]
 
     def compare_with_original(self, ours, original) -> list[_Excess]:
@@ -208,8 +224,9 @@ class Checker:
             return False
         if done.lost:
             self.verdict.bound = f"of the largest value: {done.lost}"
-        outputs = zip(ours, original, tensors_of(done.outputs), done.bounds, excesses)
-        for a, b, value, bound, excess in outputs:
+        values = tensors_of(numbers_as_tensors(done.outputs))
+        bounds = [None] * len(values) if done.lost else done.bounds
+        for a, b, value, bound, excess in zip(ours, original, values, bounds, excesses):
             if part != slice(None):
                 a, b = a[part], b[part]
             if value.shape != a.shape:
@@ -219,7 +236,7 @@ class Checker:
             if not a.is_floating_point():
                 self.check_integers(a, b, value)
             elif a.numel():
-                self.measure(a, b, value, bound if not done.lost else None, excess)
+                self.measure(a, b, value, bound, excess)
         return True
 
     def check_integers(self, a: torch.Tensor, b: torch.Tensor, value: torch.Tensor) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from upconv.bench.run import Options
@@ -101,7 +100,6 @@ def side_table(result: Result) -> Table:
     ours, floor = sides_of(result)[UPCONV]["median_ms"], result["floor"]["milliseconds"]
     for side in result["sides"]:
         if "skipped" in side:
-            table.add_row(side["name"], f"[dim]not measured: {escape(side['skipped'])}[/]")
             continue
         median = side["median_ms"]
         table.add_row(
@@ -141,6 +139,9 @@ def show_result(result: Result, console: Console) -> None:
         line(f"  {text}")
     if sides_of(result):
         console.print(side_table(result))
+        for side in result["sides"]:
+            if "skipped" in side:
+                line(f"{side['name']} not measured: {side['skipped']}", "yellow")
         line(floor_line(result), "dim")
     line("")
 

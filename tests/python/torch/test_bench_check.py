@@ -307,6 +307,31 @@ def test_without_a_float64_run_the_original_decides():
     assert not verdict_on(model, Changed(model, put((1, 2, 3), 9.0)), inputs).right
 
 
+def test_numbers_are_compared_as_tensors():
+    class Mean(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.ConvTranspose1d(3, 4, 3)
+
+        def forward(self, x):
+            y = self.conv(x)
+            return [y, {"mean": y.mean().item()}]
+
+    def inputs(seed):
+        return [torch.rand(4, 3, 50)]
+
+    model = Mean()
+    verdict = verdict_on(model, copy.deepcopy(model), inputs)
+    assert verdict.right
+    assert verdict.elements_float64 == 2 * (4 * 4 * 52 + 1)
+
+    def wrong(x):
+        y, numbers = model(x)
+        return [y, {"mean": numbers["mean"] + 0.01}]
+
+    assert not verdict_on(model, wrong, inputs).right
+
+
 def test_an_empty_result_is_right():
     model = nn.ConvTranspose1d(3, 4, 3)
     assert verdict_on(model, copy.deepcopy(model), lambda seed: [torch.rand(0, 3, 5)]).right
