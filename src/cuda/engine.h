@@ -74,8 +74,8 @@ typedef struct uc_cuda_kernel {
   int64_t mc, thread_cells, bm, threads, chunk;
   int64_t mt, nt, warps_m;
   bool channels_fast; /* depthwise: neighbouring threads take neighbouring channels */
-  int64_t x_channels,
-      x_vector; /* depthwise: channels of x in a tile; inputs along W that are read together */
+  int64_t x_channels; /* depthwise: of a tile */
+  int64_t x_vector;   /* depthwise: inputs along W that are read together */
   int64_t x_floats, staging_floats;
 
   /* tile buffers */

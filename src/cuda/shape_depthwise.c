@@ -117,34 +117,31 @@ static int axis_to_grow(const uc_cuda_engine *e, const uc_cuda_kernel *k,
   return best;
 }
 
+/* More channels, until there are `items` cells of all channels. */
+static void add_channels(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t span[UC_AXES],
+                         int64_t items, int64_t most) {
+  while (product(k->cells) * k->bm < items && k->bm < e->lowered->conv.out_channels) {
+    k->bm *= 2;
+    if (tile_floats(e, k, span, -1) <= most) continue;
+    k->bm /= 2;
+    return;
+  }
+}
+
 static void choose_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES],
                         const int64_t span[UC_AXES]) {
-  int64_t all = e->lowered->conv.out_channels, wanted = 1;
+  int64_t floats = k->channels_fast ? CHANNELS_FLOATS : ROWS_FLOATS;
   int64_t most =
-      uc_min(k->channels_fast ? CHANNELS_FLOATS : ROWS_FLOATS, e->target.shared_bytes / 16);
-  if (k->channels_fast)
-    wanted = CHANNELS_AT_ONCE;
-  else if (e->lowered->conv.x_layout == UPCONV_CHANNELS_LAST)
-    wanted = MIXED_CHANNELS;
+      uc_min(floats, e->target.shared_bytes / 16); /* of a multiprocessor's four blocks */
+  bool mixed = !k->channels_fast && e->lowered->conv.x_layout == UPCONV_CHANNELS_LAST;
   for (int a = 0; a < UC_AXES; a++) k->cells[a] = 1;
   k->bm = 1;
-  while (k->bm < wanted && k->bm < all) {
-    k->bm *= 2;
-    if (tile_floats(e, k, span, -1) <= most) continue;
-    k->bm /= 2;
-    break;
-  }
+  add_channels(e, k, span, k->channels_fast ? CHANNELS_AT_ONCE : mixed ? MIXED_CHANNELS : 1, most);
   for (int axis; (axis = axis_to_grow(e, k, extent, span, most)) >= 0;) k->cells[axis] *= 2;
-  /* small tensors: more channels instead */
-  while (product(k->cells) * k->bm < THREADS && k->bm < all) {
-    k->bm *= 2;
-    if (tile_floats(e, k, span, -1) <= most) continue;
-    k->bm /= 2;
-    break;
-  }
-  /* tiles of equal size */
+  /* tiles of equal size; of small tensors more channels */
   for (int a = 0; a < UC_AXES; a++)
     k->cells[a] = uc_ceil_div(extent[a], uc_ceil_div(extent[a], k->cells[a]));
+  add_channels(e, k, span, THREADS, most);
   k->threads = uc_min(THREADS, uc_ceil_div(product(k->cells) * k->bm, 32) * 32);
 }
 

@@ -61,7 +61,9 @@ __device__ __forceinline__ void stage_rows(const Args &a, const Source &s, float
     LANES = (XW + COLUMNS - 1) / COLUMNS,
     ROWS = XC * XD * XH,
     STEP = THREADS / LANES,
-    BATCH = COLUMNS == 1 ? 4 : COLUMNS <= 4 ? 2 : 1
+    ROUNDS = (ROWS + STEP - 1) / STEP, // rows that a thread takes part in, in batches of nearly equal size
+    BATCHES = COLUMNS < 8 ? (ROUNDS + 16 / COLUMNS - 1) / (16 / COLUMNS) : ROUNDS,
+    BATCH = (ROUNDS + BATCHES - 1) / BATCHES
   };
   if (threadIdx.x >= LANES * STEP) return;
   const int lane = threadIdx.x % LANES;
@@ -94,8 +96,8 @@ __device__ __forceinline__ void stage_rows(const Args &a, const Source &s, float
 
 // Neighbouring threads take neighbouring channels; each goes along a row.
 __device__ __forceinline__ void stage_channels(const Args &a, const Source &s, float *xs) {
-  enum { BATCH = XW < 12 ? XW : 12 };
-#pragma unroll 1
+  enum { BATCH = XW < 12 ? XW : 12, ROWS_AT_ONCE = XW <= 8 ? 2 : 1 };
+#pragma unroll ROWS_AT_ONCE
   for (int i = threadIdx.x; i < XC * XD * XH; i += THREADS) {
     const Row row = row_of(a, s, i % XC, i / XC / XH, i / XC % XH);
 #pragma unroll 1
