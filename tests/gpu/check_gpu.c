@@ -16,9 +16,9 @@
 enum { MOST_TESTS = 100, SKIPPED = 77 };
 
 static int gather(check_test *all) {
-  const gpu_tests *const parts[] = {&gpu_model_tests, &gpu_large_tests, &gpu_stream_tests,
-                                    &gpu_cache_tests, &gpu_edge_tests,   &gpu_plain_tests,
-                                    &gpu_plain_sum_tests};
+  const gpu_tests *const parts[] = {&gpu_model_tests,      &gpu_large_tests,    &gpu_stream_tests,
+                                    &gpu_cache_tests,      &gpu_edge_tests,     &gpu_plain_tests,
+                                    &gpu_plain_move_tests, &gpu_plain_sum_tests};
   int count = 0;
   for (size_t p = 0; p < CHECK_COUNT(parts); p++)
     for (size_t i = 0; i < parts[p]->count && count < MOST_TESTS; i++)
