@@ -27,7 +27,9 @@ def test_the_package_alone():
         pathlib.Path(name).suffix for name in inside
     }
     assert not built
-    assert [name for name in inside if name.endswith(".so")] == ["upconv/libupconv.so"]
+    libraries = {name for name in inside if name.endswith(".so")}
+    # upconv_short is built where Python's headers are.
+    assert libraries - {"upconv/upconv_short.so"} == {"upconv/libupconv.so"}
     assert any(name.endswith("LICENSE") for name in names())
 
 
