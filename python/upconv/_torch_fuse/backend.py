@@ -15,14 +15,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from .report import Report
 from .rewrite import rewrite
 
 # What explain() looks at for a model that was compiled rather than fused. Old graphs are forgotten.
 _MOST_REPORTS = 1024
-_reports: deque[tuple[Report, weakref.WeakSet[Tensor]]] = deque(maxlen=_MOST_REPORTS)
+_reports: deque[tuple[Report, list[weakref.ref[nn.Parameter]]]] = deque(maxlen=_MOST_REPORTS)
 
 
 def backend(
@@ -39,7 +39,7 @@ def backend(
     inner = options.pop("backend", "inductor")
     parameters = [t for t in (*example_inputs, *module.parameters()) if isinstance(t, nn.Parameter)]
     report = fuse_graph(module)
-    _reports.append((report, weakref.WeakSet(parameters)))
+    _reports.append((report, [weakref.ref(parameter) for parameter in parameters]))
     if inner == "inductor":
         return _inductor(module, example_inputs, mode, options)
     from torch._dynamo.backends.registry import lookup_backend
@@ -71,8 +71,12 @@ def fuse_graph(module: GraphModule) -> Report:
 
 def reports_of(model: nn.Module) -> list[Report]:
     """Of the graphs that read parameters of model."""
-    own = set(model.parameters())
-    return [report for report, parameters in _reports if not own.isdisjoint(parameters)]
+    own = {id(parameter) for parameter in model.parameters()}
+    return [
+        report
+        for report, references in _reports
+        if any(id(parameter) in own for r in references if (parameter := r()) is not None)
+    ]
 
 
 def register() -> None:
@@ -84,12 +88,18 @@ def register() -> None:
 
 def _title(module: GraphModule) -> str:
     inputs = []
-    for node in module.graph.find_nodes(op="placeholder"):
+    for node in module.graph.nodes:
         example = node.meta.get("example_value")
-        if isinstance(example, Tensor) and "_parameters_" not in node.name:
-            if "_buffers_" not in node.name:
-                sizes = ", ".join(map(str, example.shape))
-                name = node.name.strip("_").removeprefix("l_")
-                inputs.append(f"{name} [{sizes}] {str(example.dtype).removeprefix('torch.')}")
+        if node.op == "placeholder" and isinstance(example, Tensor) and not _is_attribute(node):
+            sizes = ", ".join(map(str, example.shape))
+            name = node.name.strip("_").removeprefix("l_")
+            inputs.append(f"{name} [{sizes}] {str(example.dtype).removeprefix('torch.')}")
     gradients = "with" if torch.is_grad_enabled() else "without"
     return f"graph of {'; '.join(inputs) or 'no input'}, {gradients} gradients"
+
+
+def _is_attribute(placeholder: Node) -> bool:
+    """Whether it stands for a parameter or buffer of the model: "L['self'].scale"."""
+    source = getattr(placeholder.meta.get("grapharg"), "source", None)
+    name = getattr(source, "name", "")
+    return "." in (name() if callable(name) else name)

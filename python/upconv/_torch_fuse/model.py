@@ -14,6 +14,7 @@ import functools
 import itertools
 import types
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -28,6 +29,8 @@ from .report import Explanation, Report
 
 Model = TypeVar("Model", bound=nn.Module)
 
+_MOST_REPORTS = 1024  # older graphs are forgotten
+
 _number = itertools.count()
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -41,7 +44,7 @@ class _State:
 
     def __init__(self, original: nn.Module, forward: Callable[..., Any]) -> None:
         self.original = original
-        self.reports: list[Report] = []
+        self.reports: deque[Report] = deque(maxlen=_MOST_REPORTS)
         self._compiled = torch.compile(_own_code(forward), backend=self._backend)
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -117,6 +120,8 @@ def _why_not(model: nn.Module) -> str:
         return "left as it is: TorchScript cannot be traced"
     if "forward" in model.__dict__:
         return "left as it is: its forward was replaced on the instance"
+    if isinstance(model, nn.modules.lazy.LazyModuleMixin) and model.has_uninitialized_params():
+        return "left as it is: it does not know its sizes yet; call it, then fuse it"
     if not torch._dynamo.is_dynamo_supported():
         return "left as it is: torch.compile does not support this Python or platform"
     return ""
@@ -125,7 +130,6 @@ def _why_not(model: nn.Module) -> str:
 # ---- the class of fused models
 
 
-@functools.cache
 def _fused_class(base: type[nn.Module]) -> type[nn.Module]:
     """A subclass of base that has the same attributes, and forward through _State. Its instances
     share their __dict__ with the model that they are made of, so what is changed in one is changed
@@ -183,12 +187,17 @@ def _own_code(forward: Callable[..., Any]) -> Callable[..., Any]:
     return new
 
 
+_is_fx_tracing = getattr(
+    torch.fx._symbolic_trace, "is_fx_symbolic_tracing", torch.fx._symbolic_trace.is_fx_tracing
+)
+
+
 def _must_not_trace() -> bool:
     """Somebody else is tracing, or transforms what runs: the model runs as it is."""
     return (
         torch.compiler.is_compiling()
         or torch.jit.is_tracing()
-        or torch.fx._symbolic_trace.is_fx_tracing()
+        or _is_fx_tracing()
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
@@ -205,12 +214,16 @@ class _Settings:
         config = torch._dynamo.config
         if not _Settings._wanted:
             _Settings._wanted = _settings()
-        self._before = [getattr(config, name) for name, _ in self._wanted]
+        # What another thread has set already is that thread's to put back.
+        self._before = []
         for name, value in self._wanted:
-            setattr(config, name, value)
+            before = getattr(config, name)
+            if before != value:
+                self._before.append((name, before))
+                setattr(config, name, value)
 
     def __exit__(self, *exception: Any) -> None:
-        for (name, _), value in zip(self._wanted, self._before, strict=True):
+        for name, value in self._before:
             setattr(torch._dynamo.config, name, value)
 
 

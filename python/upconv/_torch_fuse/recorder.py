@@ -77,6 +77,13 @@ def record(
 ) -> tuple[Any, list[Call]]:
     """Runs function on fake tensors; its result and the ATen operators that it called, in order."""
     calls: list[Call] = []
-    with torch.no_grad(), _autocast(regions), fake_mode, _Recorder(calls):
-        result = function(*args, **kwargs)
+    with torch.no_grad(), _autocast(regions), fake_mode, _no_new_symbols(fake_mode):
+        with _Recorder(calls):
+            result = function(*args, **kwargs)
     return result, calls
+
+
+def _no_new_symbols(fake_mode: Any) -> Any:
+    """Sizes that depend on data would be left over in the graph's own list of such sizes."""
+    ignore = getattr(fake_mode.shape_env, "ignore_fresh_unbacked_symbols", None)
+    return contextlib.nullcontext() if ignore is None else ignore()

@@ -4,6 +4,7 @@ tail."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from .recorder import Call
 from .report import Fused, Left, Report
 from .segment import Segment, find, is_convolution
 from .tail import Operand, Tail, Unfusable
+
+_logger = logging.getLogger(__name__)
 
 _ENTER_AUTOCAST = "_enter_autocast"
 _EXIT_AUTOCAST = "_exit_autocast"
@@ -50,6 +53,9 @@ def _rewrite_graph(graph: Graph, report: Report) -> int:
             _replace(graph, segment)
         except Unfusable as error:
             report.left.append(Left(describe(node), str(error)))
+        except Exception as error:  # a model that runs must not stop running
+            _logger.warning("please report this", exc_info=True)
+            report.left.append(Left(describe(node), f"an error in fuse, please report: {error!r}"))
         else:
             report.fused.append(entry)
             fused += 1

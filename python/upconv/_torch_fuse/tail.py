@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
 from torch.utils._pytree import tree_leaves
 
@@ -206,6 +207,8 @@ class Tail:
         if origin is None:
             raise Unfusable("reads a tensor of unknown origin")
         if isinstance(origin, Node):
+            if type(tensor) is not FakeTensor or tensor.layout is not torch.strided:
+                raise Unfusable("an operand is no plain tensor")
             return
         if not isinstance(origin.result, Tensor):
             raise Unfusable(f"reads one of several results of {origin.name}")

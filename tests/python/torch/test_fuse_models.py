@@ -613,3 +613,33 @@ def test_code_that_cannot_be_traced() -> None:
 
     expected, result, _ = _run(Model(), _x())
     close(result, expected)
+
+
+def test_copies_are_told_apart() -> None:
+    function = lambda m, y: (lambda a: (lambda b: a + b.sin_())(a.clone()))(y + 1)  # noqa: E731
+    model = Tail(_up(), function)
+    (entry,) = check(model, _x())
+    assert operators(entry) == ["add 1"]
+
+
+def test_operand_that_is_changed_after_it_was_read() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up = _up()
+
+        def forward(self, x: Tensor, r: Tensor) -> Tensor:
+            y = torch.tanh(self.up(x) + r[:, :, 1:])
+            r.mul_(2)
+            return y.sin() + r[:, :, 1:]
+
+    x, r = _x(), torch.randn(2, 6, 6, 9)
+    fused = upconv.fuse(Model())
+    with torch.no_grad():
+        close(fused(x, r.clone()), Model()(x, r.clone()))
+    close(fused(x, r.clone()), Model()(x, r.clone()))
+    fused(x, r.clone()).sum().backward()
+    without, with_gradients = upconv.explain(fused).fused
+    assert operators(without) == ["add #t0:f32", "tanh"]
+    assert operators(with_gradients) == []
+    assert "changed in place later, by mul_" in with_gradients.stop
