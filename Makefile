@@ -22,7 +22,7 @@ QUIET     = >$(BUILD)/make.log 2>&1 || { cat $(BUILD)/make.log; exit 1; }
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all help build setup demo check check-cuda check-gpu bench format lint install clean
+.PHONY: all help build setup demo check check-cuda check-gpu check-gpu-torch bench format lint install clean
 .DEFAULT_GOAL := all
 
 all: build                ## the same as build
@@ -54,6 +54,9 @@ check-cuda: build         ## compiles generated kernels for every GPU architectu
 
 check-gpu:                ## builds in build-gpu/, then runs the tests that need an NVIDIA GPU
 	@scripts/check-gpu
+
+check-gpu-torch:          ## the same for the PyTorch operator; needs a Python with PyTorch, NumPy and pytest
+	@scripts/check-gpu-torch
 
 bench: setup              ## measures the CPU against ONNX Runtime, writes docs/bench; never a test
 	@mkdir -p $(BUILD)

@@ -6,6 +6,9 @@
 if(SKBUILD)
   set_target_properties(upconv PROPERTIES VERSION "" SOVERSION "" NO_SONAME ON)
   install(TARGETS upconv LIBRARY DESTINATION upconv)
+  if(TARGET upconv_short)
+    install(TARGETS upconv_short LIBRARY DESTINATION upconv)
+  endif()
   return()
 endif()
 

@@ -63,8 +63,9 @@ def _conv_transpose(spatial_dims: int, x: Any, *arguments: Any, out: Any) -> Any
     if torch is not None and isinstance(x, getattr(torch, "Tensor", ())):
         if out is not None:
             raise TypeError("out: is for NumPy arrays, not for PyTorch's tensors")
-        from ._torch import functional
-
+        functional = sys.modules.get("upconv._torch.functional")
+        if functional is None:
+            functional = importlib.import_module("upconv._torch.functional")
         return functional.conv_transpose(spatial_dims, x, *arguments)
     from . import _numpy
 

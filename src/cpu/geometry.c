@@ -219,6 +219,18 @@ static void choose_unit(chooser *c) {
   }
 }
 
+/* The whole extent and all channels at once, which is what the search would end with: found at once, since for a small
+   problem the search would take longer than the work. */
+static bool takes_whole(chooser *c, int64_t least_tiles, int64_t channels) {
+  uc_tiling *t = c->t;
+  if (least_tiles > 1) return false;
+  memcpy(t->tile, t->extent, sizeof t->tile);
+  while (t->block_channels < channels) t->block_channels *= 2;
+  if (fits(c)) return true;
+  t->block_channels = UC_MAX_MC;
+  return false;
+}
+
 void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK],
                       int64_t *slot_at, uc_tiling *t) {
   *t = (uc_tiling){.block_channels = UC_MAX_MC, .segments = 1};
@@ -237,9 +249,12 @@ void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*s
   c.box = (uc_box *)(void *)(slot_at + pass->slot_count);
   c.layout = (uc_layout *)(void *)(c.box + pass->step_count);
   choose_unit(&c);
-  choose_tile(&c, least);
-  choose_round(&c, pass->conv ? shape[0][1] : shape[target][1]);
-  fits(&c);
+  int64_t channels = pass->conv ? shape[0][1] : shape[target][1];
+  if (!takes_whole(&c, least, channels)) {
+    choose_tile(&c, least);
+    choose_round(&c, channels);
+    fits(&c);
+  }
   for (int a = 0; a < UC_AXES; a++) t->tiles[a] = uc_ceil_div(t->extent[a], t->tile[a]);
   if (!reduce) return;
   int64_t kept = 1, reduced = 1;

@@ -19,7 +19,7 @@ from torch.autograd.function import _SingleLevelFunction
 from . import execute
 
 
-class _Settings:
+class Settings:
     """The operator's arguments that are no tensors."""
 
     __slots__ = ("param_count", "sizes", "text")
@@ -29,20 +29,20 @@ class _Settings:
         self.text = text
         self.param_count = param_count
 
-    def split(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def split(self, operands: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """params and tensors."""
-        return list(operands[: self.param_count]), list(operands[self.param_count :])
+        return operands[: self.param_count], operands[self.param_count :]
 
 
 class Fused(_SingleLevelFunction):
-    """compute(x, weight, bias, ...) runs the operator below autograd. It is a function of one level,
-    which torch.func never sees."""
+    """compute(x, weight, bias, ...) runs the operator below autograd. It is a function of one
+    level, which torch.func never sees."""
 
     @staticmethod
     def forward(
         ctx: Any,
         compute: Any,
-        settings: _Settings,
+        settings: Settings,
         x: Tensor,
         weight: Tensor,
         bias: Tensor | None,
@@ -50,7 +50,7 @@ class Fused(_SingleLevelFunction):
     ) -> Tensor:
         ctx.settings = settings
         ctx.save_for_backward(x, weight, bias, *operands)
-        params, tensors = settings.split(operands)
+        params, tensors = settings.split(operands) if operands else ((), ())
         return compute(x, weight, bias, settings.sizes, settings.text, params, tensors)
 
     @staticmethod
@@ -74,7 +74,7 @@ def kernel(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor
         # Derivatives along with values, and those of torch.func, which nest: PyTorch's operators.
         return execute.fall_back(x, weight, bias, tuple(sizes), text, params, tensors)
     if backward:
-        settings = _Settings(tuple(sizes), text, len(params))
+        settings = Settings(tuple(sizes), text, len(params))
         return Fused.apply(_below_autograd, settings, x, weight, bias, *params, *tensors)
     return _below_autograd(x, weight, bias, sizes, text, params, tensors)
 
@@ -95,7 +95,7 @@ def run_direct(
 ) -> Tensor:
     """As kernel with a gradient wanted, past the dispatcher: for plain tensors that
     execute.takes()."""
-    settings = _Settings(sizes, text, len(params))
+    settings = Settings(sizes, text, len(params))
     return Fused.apply(execute.run, settings, x, weight, bias, *params, *tensors)
 
 
@@ -120,7 +120,7 @@ def _compute_dtype(x: Tensor) -> torch.dtype:
 
 
 def _convolution_backward(
-    settings: _Settings, saved: Sequence[Tensor | None], needed: Sequence[bool], grad: Tensor
+    settings: Settings, saved: Sequence[Tensor | None], needed: Sequence[bool], grad: Tensor
 ) -> list[Tensor | None]:
     x, weight, bias = saved[:3]
     assert x is not None and weight is not None
@@ -143,7 +143,7 @@ def _convolution_backward(
 
 
 def _differentiate(
-    settings: _Settings, saved: Sequence[Tensor | None], needed: Sequence[bool], grad: Tensor
+    settings: Settings, saved: Sequence[Tensor | None], needed: Sequence[bool], grad: Tensor
 ) -> list[Tensor | None]:
     keep_graph = torch.is_grad_enabled()  # somebody wants gradients of these gradients
     with torch.enable_grad():

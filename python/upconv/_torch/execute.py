@@ -28,6 +28,7 @@ Sizes = tuple[Any, Any, Any, int, Any]
 
 
 _MOST_KEPT = 4096
+_SMALL = 1 << 17  # multiply-adds that one thread has done before another is awake
 
 
 class Call:
@@ -68,18 +69,33 @@ def run(
     params: Sequence[Tensor],
     tensors: Sequence[Tensor],
 ) -> Tensor:
-    """The result of the operator for tensors that takes() accepts. Sizes have an entry for each
-    axis."""
+    """The result of the operator for tensors that takes() accepts."""
+    call = find(x, weight, bias, sizes, text, params, tensors)
+    if call.casts:
+        params, tensors = _readable(params), _readable(tensors)
+    return call.run(call, x, weight, bias, params, tensors)
+
+
+def find(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    sizes: Sizes,
+    text: str,
+    params: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+) -> Call:
+    """What is prepared for such calls, made now if need be."""
     key: tuple[Any, ...] = (
         x.shape,
         x.stride(),
         x.dtype,
         weight.shape,
         weight.stride(),
-        bias if bias is None else bias.stride(),
+        bias if bias is None else (bias.shape, bias.stride()),
         sizes,
         text,
-        _environment(x),
+        environment(x),
     )
     if params or tensors:
         key += tuple([(t.shape, t.stride(), t.dtype) for t in params])
@@ -90,13 +106,15 @@ def run(
         if len(_calls) >= _MOST_KEPT:
             _calls.clear()
         _calls[key] = call
-    if call.casts:
-        params = [p if p.dtype in DTYPES else p.to(torch.float32) for p in params]
-        tensors = [t if t.dtype in DTYPES else t.to(torch.float32) for t in tensors]
-    return call.run(call, x, weight, bias, params, tensors)
+    return call
 
 
-def _environment(x: Tensor) -> Any:
+def _readable(operands: Sequence[Tensor]) -> list[Tensor]:
+    """What the library does not read is made float32."""
+    return [t if t.dtype in DTYPES else t.to(torch.float32) for t in operands]
+
+
+def environment(x: Tensor) -> Any:
     """What else decides the plan: threads, or the GPU and whether it may round to TF32."""
     if x.is_cuda:
         return (x.get_device(), x.dtype == torch.float32 and allows_tf32())
@@ -131,12 +149,13 @@ def _prepare(
     _check_operands(x, params, tensors)
     casts = any(t.dtype not in DTYPES for t in (*params, *tensors))
     if casts:
-        params = [p if p.dtype in DTYPES else p.to(torch.float32) for p in params]
-        tensors = [t if t.dtype in DTYPES else t.to(torch.float32) for t in tensors]
+        params, tensors = _readable(params), _readable(tensors)
     x_last, y_last = _is_channels_last(x)
-    device, threads = ("cpu", torch.get_num_threads())
+    device, threads = "cpu", torch.get_num_threads()
     if x.is_cuda:
         device, threads = f"cuda:{x.get_device()}", 0
+    elif x.numel() * weight[0].numel() < _SMALL:
+        threads = 1
     name = DTYPE_NAMES[x.dtype]
     try:
         kept = plan_for(
@@ -276,7 +295,7 @@ def _run_on_cpu(
     packed = packing.packed_on_cpu(
         call.packing, call.packed_size, call.is_dense, weight, bias, params
     )
-    Statistics.calls += 1
+    Statistics.own_calls += 1
     call.execution.run(
         x.data_ptr(),
         y.data_ptr(),
@@ -310,7 +329,7 @@ def _run_on_cuda(
     workspace = None
     if call.workspace_size:
         workspace = torch.empty(call.workspace_size, dtype=torch.uint8, device=call.device)
-    Statistics.calls += 1
+    Statistics.own_calls += 1
     call.execution.run(
         x.data_ptr(),
         y.data_ptr(),

@@ -8,7 +8,7 @@ operator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,19 +16,25 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
-from . import autograd, execute
+from . import autograd, execute, short
 from .plans import DTYPES
 
 try:
-    _functions = torch._C._len_torch_function_stack
-    _modes = torch._C._len_torch_dispatch_stack
-    _transforms = torch._C._are_functorch_transforms_active
-    _tracing = torch._C._get_tracing_state
-    _autocast = torch._C._is_any_autocast_enabled
-    _profiler = torch._C._autograd._profiler_enabled
+    # Each returns something true while a call must go through the dispatcher.
+    _CHECKS: tuple[Callable[[], Any], ...] = (
+        torch._C._len_torch_function_stack,
+        torch._C._len_torch_dispatch_stack,
+        torch._C._are_functorch_transforms_active,
+        torch._C._get_tracing_state,
+        torch._C._is_any_autocast_enabled,
+        torch._C._autograd._profiler_enabled,
+    )
     _is_available = hasattr(forward_ad, "_current_level")
 except AttributeError:  # a PyTorch that has other names for them: the operator always works
     _is_available = False
+
+if _is_available:
+    short.set_up(_CHECKS, forward_ad)
 
 
 def call(
@@ -48,12 +54,7 @@ def call(
     """The result, or None if this is not a call for the short way."""
     if (
         not _is_available
-        or _functions()
-        or _modes()
-        or _transforms()
-        or _tracing() is not None
-        or _autocast()
-        or _profiler()
+        or any([check() for check in _CHECKS])
         or forward_ad._current_level >= 0
         or not _is_plain(x)
         or not _is_plain(weight)
@@ -71,23 +72,43 @@ def call(
             if not _is_plain(tensor) or tensor.is_cpu is not is_cpu:
                 return None
             wants_grad = wants_grad or tensor.requires_grad
-    if type(stride) is int:
-        stride = (stride,) * spatial_dims
-    if type(padding) is int:
-        padding = (padding,) * spatial_dims
-    if type(output_padding) is int:
-        output_padding = (output_padding,) * spatial_dims
-    if type(dilation) is int:
-        dilation = (dilation,) * spatial_dims
-    if not (
-        type(stride) is type(padding) is type(output_padding) is type(dilation) is tuple
-        and len(stride) == len(padding) == len(output_padding) == len(dilation) == spatial_dims
-    ):
+    sizes = (
+        _per_axis(stride, spatial_dims),
+        _per_axis(padding, spatial_dims),
+        _per_axis(output_padding, spatial_dims),
+        groups,
+        _per_axis(dilation, spatial_dims),
+    )
+    if None in sizes:
         return None
-    sizes = (stride, padding, output_padding, groups, dilation)
     if wants_grad and torch.is_grad_enabled():
-        return autograd.run_direct(x, weight, bias, sizes, text, params, tensors)
-    return execute.run(x, weight, bias, sizes, text, params, tensors)
+        y = autograd.run_direct(x, weight, bias, sizes, text, params, tensors)
+    else:
+        y = execute.run(x, weight, bias, sizes, text, params, tensors)
+    if short.module is not None:
+        arguments = (
+            spatial_dims,
+            x,
+            weight,
+            bias,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
+        )
+        found = execute.find(x, weight, bias, sizes, text, params, tensors)
+        short.remember((*arguments, text, params, tensors), found, sizes)
+    return y
+
+
+def _per_axis(value: Any, spatial_dims: int) -> tuple[int, ...] | None:
+    """One number for each axis; None if it is not quite what it should be."""
+    if type(value) is int:
+        return (value,) * spatial_dims
+    if isinstance(value, (tuple, list)) and len(value) == spatial_dims:
+        return tuple(value)
+    return None
 
 
 def _is_plain(tensor: Tensor) -> bool:

@@ -16,11 +16,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from . import fast
+from . import fast, short
 from .operator import conv_transpose as _operator
-from .program import Epilogue, build
+from .program import NOTHING, Epilogue, build
 
 Size = int | Sequence[int]
+
+# Past the dispatcher, where a call allows it, in C; fast.call does it in Python.
+_short = None if short.module is None else short.module.call
 
 
 def conv_transpose1d(
@@ -99,7 +102,24 @@ def conv_transpose(
     epilogue: Epilogue,
 ) -> Tensor:
     """conv_transpose1d, 2d or 3d, as spatial_dims says."""
-    text, params, tensors = build(spatial_dims, epilogue) if epilogue else ("", [], [])
+    text, params, tensors = build(spatial_dims, epilogue) if epilogue else NOTHING
+    if _short is not None and not torch.compiler.is_compiling():
+        y = _short(
+            spatial_dims,
+            x,
+            weight,
+            bias,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
+            text,
+            params,
+            tensors,
+        )
+        if y is not None:
+            return y
     return call(
         spatial_dims,
         x,
@@ -133,7 +153,7 @@ def call(
     """The same with the epilogue as text: its parameters and extra tensors in the order of their
     declaration."""
     if not torch.compiler.is_compiling():
-        result = fast.call(
+        y = fast.call(
             spatial_dims,
             x,
             weight,
@@ -147,8 +167,8 @@ def call(
             params,
             tensors,
         )
-        if result is not None:
-            return result
+        if y is not None:
+            return y
     sizes = [
         _per_axis(value, spatial_dims, name)
         for value, name in (
@@ -169,6 +189,11 @@ def call(
         x, weight, bias, sizes[0], sizes[1], sizes[2], groups, sizes[3], text, params, tensors
     )
     return y.squeeze(0) if unbatched else y
+
+
+def _scalars_on(device: torch.device, operands: list[Tensor]) -> list[Tensor]:
+    """As in PyTorch, a tensor without axes may be on the CPU."""
+    return [t.to(device) if t.dim() == 0 and t.device.type == "cpu" else t for t in operands]
 
 
 def _per_axis(value: Size, spatial_dims: int, name: str) -> list[int]:

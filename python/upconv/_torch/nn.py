@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from . import packing
+from . import packing, short
 from .functional import Size, call
 from .items import EpilogueModule
 from .program import Epilogue, build
@@ -70,7 +70,7 @@ class _WithEpilogue(torch.nn.Module):
             text, params, operands = build(nd, items)
         if self.frozen and not torch.compiler.is_compiling():
             packing.promise((self.weight, self.bias, *params))
-        y = call(
+        arguments = (
             nd,
             input,
             self.weight,
@@ -84,6 +84,11 @@ class _WithEpilogue(torch.nn.Module):
             params,
             operands,
         )
+        y = None
+        if short.module is not None and not torch.compiler.is_compiling():
+            y = short.module.call(*arguments)
+        if y is None:
+            y = call(*arguments)
         return self.epilogue.run_rest(nd, y, rest) if rest else y
 
     def extra_repr(self) -> str:

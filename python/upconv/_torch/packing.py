@@ -51,13 +51,23 @@ class Entry:
         self.stream = 0
 
 
-class Statistics:
+class _Statistics:
     """What ran since the package was imported; approximate when threads run at once."""
 
-    calls = 0  # executions by the library
-    packs = 0  # packings by the library
-    fallbacks = 0  # calls that went to PyTorch's operators
+    def __init__(self) -> None:
+        self.own_calls = 0  # from Python
+        self.more_calls: Callable[[], int] = int  # by the short way in C
+        self.packs = 0  # packings by the library, but those of the short way
+        self.fallbacks = 0  # calls that went to PyTorch's operators
 
+    @property
+    def calls(self) -> int:
+        """Executions by the library."""
+        return self.own_calls + self.more_calls()
+
+
+Statistics = _Statistics()
+on_promise: list[Callable[[], None]] = []  # called when tensors come under the promise
 
 _entries: dict[tuple[int, int], Entry] = {}
 _keys: dict[int, set[tuple[int, int]]] = {}  # of _entries, by the weight's id
@@ -96,6 +106,8 @@ def promise(tensors: Sequence[Tensor | None]) -> None:
         if known is None or known() is not tensor:
             identity = id(tensor)
             _promised[identity] = weakref.ref(tensor, lambda _, i=identity: _promised.pop(i, None))
+            for notify in on_promise:
+                notify()
 
 
 def is_promised(weight: Tensor, bias: Tensor | None, params: Sequence[Tensor]) -> bool:
@@ -147,16 +159,15 @@ def packed_on_cpu(
     """The packed buffer for these parameters. comparable: their elements lie side by side, in
     whatever order."""
     entry = find(weight, packing)
-    if entry is not None:
-        if entry.copies is not None and _unchanged(entry.copies, weight, bias, params):
-            return entry.buffer
-        if entry.stamp is not None and entry.stamp == stamp_of(weight, bias, params):
-            return entry.buffer
-    copies = None
     promised = is_promised(weight, bias, params)
     stamp = stamp_of(weight, bias, params) if promised else None
-    if entry is not None and comparable and not promised:
-        # Seen before, so likely again. A weight that lives for one call is never copied.
+    if entry is not None:
+        if stamp is not None and entry.stamp == stamp:
+            return entry.buffer
+        if entry.copies is not None and _unchanged(entry.copies, weight, bias, params):
+            return entry.buffer
+    copies = None
+    if comparable and _is_worth_copies(entry, promised, weight, bias, params):
         copies = [_copy(t) for t in (weight, bias, *params) if t is not None]
     buffer = torch.empty(size, dtype=torch.uint8)
     Statistics.packs += 1
@@ -170,6 +181,27 @@ def packed_on_cpu(
     new.copies, new.stamp = copies, stamp
     _keep((id(weight), id(packing)), new)
     return buffer
+
+
+def _is_worth_copies(
+    entry: Entry | None,
+    promised: bool,
+    weight: Tensor,
+    bias: Tensor | None,
+    params: Sequence[Tensor],
+) -> bool:
+    """A weight that lives for one call, or changes at each, is not worth a copy: one that was seen
+    before is, unless it has just changed. Under a promise only short.py wants copies, small
+    ones."""
+    if promised:
+        return size_of(weight, bias, params) <= _LARGE
+    return entry is not None and entry.copies is None
+
+
+def size_of(weight: Tensor, bias: Tensor | None, params: Sequence[Tensor]) -> int:
+    """Bytes of all parameters."""
+    tensors = (weight, bias, *params)
+    return sum(t.numel() * t.element_size() for t in tensors if t is not None)
 
 
 def _copy(tensor: Tensor) -> tuple[Tensor, int, int]:

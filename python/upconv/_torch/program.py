@@ -33,6 +33,9 @@ class Program(NamedTuple):
     tensors: list[Tensor]
 
 
+NOTHING = Program("", [], [])
+
+
 class _Stand(NamedTuple):
     """What stands for a tensor while the text is made. shape has 1 or 2 for each axis: 2 is "other
     than 1"."""
@@ -56,7 +59,7 @@ _recipes: dict[Any, _Recipe] = {}
 def build(spatial_dims: int, epilogue: Epilogue) -> Program:
     """The program of an epilogue, for a convolution of so many spatial axes."""
     if epilogue is None:
-        return Program("", [], [])
+        return NOTHING
     if isinstance(epilogue, str):
         return Program(_recipe(spatial_dims, epilogue).text, [], [])
     found: list[Tensor] = []

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The modules: PyTorch's arguments, initial values and state, epilogues of all kinds, copies, and DDP."""
+"""The modules: PyTorch's arguments, initial values and state, epilogues of all kinds, copies, and
+DDP."""
 
 import copy
 import io
@@ -91,7 +92,8 @@ def test_device_and_dtype_arguments():
 
 
 def rich():
-    """A module whose epilogue has modules, a parameter, a buffer, and a tensor given with each call."""
+    """A module whose epilogue has modules, a parameter, a buffer, and a tensor given with each
+    call."""
     torch.manual_seed(1)
     return upconv.nn.ConvTranspose2d(
         4,

@@ -112,10 +112,11 @@ def test_non_contiguous_inputs(which, library_runs):
         "param": torch.randn(6, 1, 1),
         "tensor": torch.randn(2, 6, 11, 15),
     }
-    epilogue = lambda i: [("mul", i["param"]), ("add", i["tensor"])]  # noqa: E731
-    call = lambda i: upconv.conv_transpose2d(
-        i["x"], i["weight"], i["bias"], 2, epilogue=epilogue(i)
-    )  # noqa: E731
+
+    def call(i):
+        epilogue = [("mul", i["param"]), ("add", i["tensor"])]
+        return upconv.conv_transpose2d(i["x"], i["weight"], i["bias"], 2, epilogue=epilogue)
+
     expected = call(inputs)
     dense = inputs[which]
     wider = torch.empty(*dense.shape, 3)

@@ -13,8 +13,8 @@ LIBRARY_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class Program(NamedTuple):
-    """items(operands) for epilogue=, and plain(y, operands) with PyTorch. shapes: of the operands, with C for the
-    channels and S for the extents of y."""
+    """items(operands) for epilogue=, and plain(y, operands) with PyTorch. shapes: of the operands,
+    with C for the channels and S for the extents of y."""
 
     name: str
     items: Callable[..., Sequence[Any]]
@@ -151,8 +151,8 @@ def operands_for(program: Program, y_shape: Sequence[int], dtype: torch.dtype) -
 
 
 def assert_near(y: Tensor, exact: Tensor, other: Tensor | None = None, factor: float = 4) -> None:
-    """|y - exact| is no more than that of PyTorch's own result in the same type, other, times a factor, or a few
-    roundings of the largest number."""
+    """|y - exact| is no more than that of PyTorch's own result in the same type, other, times a
+    factor, or a few roundings of the largest number."""
     exact = exact.double()
     assert y.shape == exact.shape
     error = (y.double() - exact).abs()
