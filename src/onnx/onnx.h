@@ -4,7 +4,7 @@
  * public interface.
  *
  *   model    a checked graph with its initialisers, read from a file or from memory
- *   session  a model on a context: for the shapes of its inputs the graph is cut into fused
+ *   session  a model on a context, of the CPU or of a GPU: for the shapes of its inputs the graph is cut into fused
  *            segments (a convolution and the longest tail that fuses) and plain operators; plans
  *            and packed weights are kept, so that a run with sizes seen before only computes
  *
@@ -150,8 +150,9 @@ void uc_onnx_session_destroy(uc_onnx_session *session);
 /*
  * Inputs are found by name, or taken in the model's order where the name is NULL; every input must
  * be given. Outputs likewise; asking for a part of them is fine. Types must be the model's; shapes
- * must agree with the declared ones, and dimensions of the same symbol with each other. Inputs are
- * never copied.
+ * must agree with the declared ones, and dimensions of the same symbol with each other. Tensors are
+ * in host memory, also where the context is a GPU's: there inputs are uploaded before the first node
+ * and outputs downloaded after the last one. On the CPU nothing is copied.
  */
 
 /* Fills dtype, rank and shape of outputs. The inputs' data may be NULL unless a shape depends on

@@ -11,7 +11,7 @@
 
 /* ---------------------------------------------------------------- values */
 
-/* A strided view of host memory. */
+/* A strided view of memory: of the host, or of the device that a session runs on. */
 typedef struct uc_view {
   void *data;
   uc_onnx_dtype dtype; /* UC_ONNX_UNDEFINED: an input that was left out */
