@@ -4,9 +4,10 @@
  * public interface.
  *
  *   model    a checked graph with its initialisers, read from a file or from memory
- *   session  a model on a context, of the CPU or of a GPU: for the shapes of its inputs the graph is cut into fused
- *            segments (a convolution and the longest tail that fuses) and plain operators; plans
- *            and packed weights are kept, so that a run with sizes seen before only computes
+ *   session  a model on a context, of the CPU or of a GPU: for the shapes of its inputs the graph
+ *            is cut into fused segments (a convolution and the longest tail that fuses) and plain
+ *            operators; plans and packed weights are kept, so that a run with sizes seen before
+ *            only computes
  *
  *   uc_onnx_model_load("decoder.onnx", &model);
  *   uc_onnx_session_create(model, context, NULL, &session);
