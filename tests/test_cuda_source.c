@@ -203,7 +203,7 @@ static void founding_models(void) {
                                  "#define CO 32",
                                  "#define KERNEL 27",
                                  "#define TAPS 27",
-                                 "#define OFFSETS 8",
+                                 "#define TAP_ROWS 4",
                                  "#define R0 2",
                                  "#define R1 2",
                                  "#define R2 2",

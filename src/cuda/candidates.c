@@ -69,8 +69,8 @@ static const char *mma_refuses(const upconv_context *context, const uc_lowered *
   const upconv_problem *p = &lowered->conv;
   int64_t phases = p->axis[0].stride * p->axis[1].stride * p->axis[2].stride;
   if (phases > 32) return "more than 32 phases";
-  if (p->in_channels / p->groups < 4 || p->out_channels / p->groups < 4)
-    return "fewer than 4 channels in a group";
+  if (p->in_channels / p->groups < 2 || p->out_channels / p->groups < 4)
+    return "fewer than 2 input or 4 output channels in a group";
   return cannot_shape(context, lowered, MMA);
 }
 

@@ -38,11 +38,12 @@ static void define_dhw(uc_text *text, const char *prefix, const int64_t value[UC
     uc_text_add(text, "#define %s%c %lld\n", prefix, "DHW"[a], (long long)value[a]);
 }
 
-/* Elements along W that a cell's neighbours in registers store together. */
-static int64_t run_length(const uc_cuda_kernel *k) {
-  for (int64_t n = 4; n > 1; n /= 2)
-    if (k->residues[2] % n == 0 && k->rt % n == 0) return n;
-  return 1;
+/* Elements along W that a thread stores together, at most 16 bytes: a divisor of what it holds of a row. */
+static int64_t run_length(const uc_cuda_kernel *k, upconv_dtype type) {
+  int64_t row = k->strip * (k->pool >= 0 ? 1 : uc_min(k->residues[2], k->rt));
+  int64_t run = 16 / (int64_t)upconv_dtype_size(type);
+  while (row % run != 0) run /= 2;
+  return run;
 }
 
 static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
@@ -82,13 +83,14 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   define_axes(text, "BASE", k->base);
   define(text, "RT", k->rt);
   define(text, "RESIDUE_GROUPS", k->residue_groups);
-  define(text, "RUN", run_length(k));
   int64_t one[UC_AXES] = {1, 1, 1}, none[UC_AXES] = {0, 0, 0};
   define_axes(text, "Y_CELL", k->pool >= 0 ? one : k->residues);
   define_axes(text, "Y_BASE", k->pool >= 0 ? none : k->base);
   bool last = k->pass->result == e->program.value_count - 1;
-  uc_text_add(text, "#define Y_TYPE %s\n",
-              uc_cuda_type_name(last ? e->lowered->source.y_dtype : UPCONV_F32));
+  upconv_dtype type = last ? e->lowered->source.y_dtype : UPCONV_F32;
+  uc_text_add(text, "#define Y_TYPE %s\n", uc_cuda_type_name(type));
+  define(text, "STRIP", k->strip);
+  define(text, "RUN", run_length(k, type));
   define(text, "EC", k->chunk);
   define(text, "TAPS", k->tap_count);
   define(text, "STATIC_TAPS", k->static_taps);
@@ -99,10 +101,19 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
     define(text, "MT", k->mt);
     define(text, "NT", k->nt);
     define(text, "WARPS_M", k->warps_m);
+    define(text, "ROUNDS", k->rounds);
     define(text, "CI_STEPS", e->ci_steps);
     uc_text_add(text, "#define WORD_TYPE %s\n", uc_cuda_type_name(e->word));
     uc_text_add(text, "#define WORD_IS_%s 1\n", uc_cuda_type_name(e->word));
     define(text, "CHANNELS_PER_WORD", e->word == UPCONV_F32 ? 1 : 2);
+    define(text, "STEP_WORDS", e->step_words);
+    define(text, "WINDOW", k->window);
+    define(text, "VECTOR", k->vector);
+    define(text, "X_PLANE", k->x_plane);
+    define(text, "X_STEP", k->x_step_words);
+    define(text, "SKEW_ODD", k->skew_odd);
+    define(text, "SKEW_HIGH", k->skew_high);
+    define(text, "WINDOW_CELL", k->vector == 1 ? 1 : k->step[2]);
   } else if (k->depthwise) {
     define(text, "GROUP_OUT", e->group_out);
     define(text, "CHANNELS_FAST", k->channels_fast);
@@ -175,20 +186,31 @@ static void emit_begins(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text, "};\n");
 }
 
-static void emit_offsets(uc_text *text, const uc_cuda_kernel *k) {
+/* Whether tap t begins a new window: another row of the input or, without windows, another offset. */
+static bool begins_row(const uc_cuda_kernel *k, int64_t t) {
+  if (t == 0) return true;
+  const int32_t *here = k->tap[t].delta, *before = k->tap[t - 1].delta;
+  return here[0] != before[0] || here[1] != before[1] || (k->vector == 1 && here[2] != before[2]);
+}
+
+static int64_t tap_window(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
+  return k->vector == 1 ? 0 : tap->delta[2] - k->x_base[2];
+}
+
+/* Tensor cores: what is loaded together, and where in it a tap begins. */
+static void emit_rows(uc_text *text, const uc_cuda_kernel *k) {
   int64_t count = 0;
-  uc_text_add(
-      text,
-      "// Input offsets, and the taps that read each: [offset_begin[o], offset_begin[o + 1]).\n"
-      "__device__ const int offset_at[] = {");
+  uc_text_add(text, "// Windows of the input, and the taps that read each: [row_begin[i], "
+                    "row_begin[i + 1]).\n__device__ const int row_at[] = {");
   for (int64_t t = 0; t < k->tap_count; t++)
-    if (t == 0 || tap_offset(k, &k->tap[t]) != tap_offset(k, &k->tap[t - 1]))
-      uc_text_add(text, "%s%lld", count++ ? ", " : "", (long long)tap_offset(k, &k->tap[t]));
-  uc_text_add(text, "};\n__device__ const int offset_begin[] = {");
+    if (begins_row(k, t))
+      uc_text_add(text, "%s%lld", count++ ? ", " : "",
+                  (long long)(tap_offset(k, &k->tap[t]) - tap_window(k, &k->tap[t])));
+  uc_text_add(text, "};\n__device__ const int row_begin[] = {");
   for (int64_t t = 0; t < k->tap_count; t++)
-    if (t == 0 || tap_offset(k, &k->tap[t]) != tap_offset(k, &k->tap[t - 1]))
-      uc_text_add(text, "%s%lld", t ? ", " : "", (long long)t);
-  uc_text_add(text, ", %lld};\n#define OFFSETS %lld\n", (long long)k->tap_count, (long long)count);
+    if (begins_row(k, t)) uc_text_add(text, "%s%lld", t ? ", " : "", (long long)t);
+  uc_text_add(text, ", %lld};\n#define TAP_ROWS %lld\n", (long long)k->tap_count, (long long)count);
+  emit_table(text, k, "tap_window", tap_window);
 }
 
 static int by_offset(const void *a, const void *b) {
@@ -210,7 +232,7 @@ static void emit_taps(uc_text *text, const uc_cuda_kernel *k) {
     emit_table(text, k, "tap_residue", tap_residue);
   else
     emit_begins(text, k);
-  if (k->mma) emit_offsets(text, k);
+  if (k->mma) emit_rows(text, k);
   uc_text_add(text, "\n");
 }
 

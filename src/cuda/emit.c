@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "../op.h"
-#include "codegen.h"
 
 const char *uc_cuda_type_name(upconv_dtype dtype) {
   return dtype == UPCONV_F32 ? "F32" : dtype == UPCONV_F16 ? "F16" : "BF16";
@@ -168,91 +167,64 @@ static void fused_steps(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
   }
 }
 
+/* INSIDE: all outputs of the tile are stored, so that no coordinate is compared. */
 static void finish_head(uc_text *text, const char *comment) {
   uc_text_add(text,
               "\n// %s\n"
+              "template <bool INSIDE>\n"
               "__device__ __forceinline__ void finish(const Args &a, const Tile &tile, int rg, "
-              "bool live, int "
-              "c, int jd, int jh, "
-              "int jw,\n"
-              "                                       const float (&cell)[RT]) {\n"
-              "  const int n = tile.n, qd = tile.qd + jd, qh = tile.qh + jh, qw = tile.qw + jw;\n",
+              "bool live, int c, int jd, int jh,\n"
+              "                                       int jw, const float (&cell)[STRIP * RT]) {\n"
+              "  const int n = tile.n, qd = tile.qd + jd, qh = tile.qh + jh, qw = tile.qw + jw;\n"
+              "  const bool in_c = live & (c >= a.y_begin[1]) & (c < a.y_end[1]);\n"
+              "  char *const y = tile.y + c * a.y.stride[1] * size_of(Y_TYPE);\n",
               comment);
 }
 
 static void emit_unpooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k) {
   int value = step_value(&k->pass->step[k->pass->target]);
-  finish_head(text, "What follows the convolution, for one channel of one cell.");
-  uc_text_add(text, "  const bool in_c = live & (c >= a.y_begin[1]) & (c < a.y_end[1]);\n"
-                    "  char *const y = tile.y + c * a.y.stride[1] * size_of(Y_TYPE);\n"
-                    "#pragma unroll\n"
-                    "  for (int r0 = 0; r0 < RT; r0 += RUN) {\n"
-                    "    const int rr = rg * RT + r0, r1 = rr / R2 %% R1, r2 = rr %% R2;\n"
-                    "    const int d = qd * R0 + BASE0 + rr / (R1 * R2), h = qh * R1 + BASE1 + r1, "
-                    "w0 = qw * R2 + BASE2 + r2;\n"
-                    "    const int at = (jd * R0 + rr / (R1 * R2)) * a.y_step[0] + (jh * R1 + r1) "
-                    "* a.y_step[1] +\n"
-                    "                   (jw * R2 + r2) * a.y_step[2];\n"
-                    "    const bool in_row = in_c & (d >= a.y_begin[2]) & (d < a.y_end[2]) & (h >= "
-                    "a.y_begin[3]) & (h < "
-                    "a.y_end[3]);\n"
-                    "    float run[RUN];\n"
-                    "#pragma unroll\n"
-                    "    for (int i = 0; i < RUN; i++) {\n"
-                    "      const int w = w0 + i;\n"
-                    "      const bool in = in_row & (w >= a.y_begin[4]) & (w < a.y_end[4]);\n"
-                    "      const float v0 = cell[r0 + i];\n");
-  fused_steps(text, e, k, 0, k->pass->step_count, true, "d, h, w", "      ");
+  finish_head(text, "What follows the convolution, for one channel of a strip of cells.");
+  uc_text_add(
+      text,
+      "  enum { ROW = R2 < RT ? R2 : RT }; // residues held of one row\n"
+      "#pragma unroll\n"
+      "  for (int r0 = 0; r0 < RT; r0 += ROW) {\n"
+      "    const int rr = rg * RT + r0, r1 = rr / R2 %% R1, r2 = rr %% R2;\n"
+      "    const int d = qd * R0 + BASE0 + rr / (R1 * R2), h = qh * R1 + BASE1 + r1;\n"
+      "    const int at = (jd * R0 + rr / (R1 * R2)) * a.y_step[0] + (jh * R1 + r1) * a.y_step[1] "
+      "+\n"
+      "                   (jw * R2 + r2) * a.y_step[2];\n"
+      "    const bool in_row = in_c & (INSIDE | ((d >= a.y_begin[2]) & (d < a.y_end[2]) &\n"
+      "                                          (h >= a.y_begin[3]) & (h < a.y_end[3])));\n"
+      "#pragma unroll\n"
+      "    for (int i0 = 0; i0 < STRIP * ROW; i0 += RUN) {\n"
+      "      float run[RUN];\n"
+      "#pragma unroll\n"
+      "      for (int i = 0; i < RUN; i++) {\n"
+      "        const int q = (i0 + i) / ROW, r = (i0 + i) %% ROW, w = (qw + q) * R2 + BASE2 + r2 + "
+      "r;\n"
+      "        const bool in = in_row & (INSIDE | ((w >= a.y_begin[4]) & (w < a.y_end[4])));\n"
+      "        const float v0 = cell[q * RT + r0 + r];\n");
+  fused_steps(text, e, k, 0, k->pass->step_count, true, "d, h, w", "        ");
   uc_text_add(text,
-              "      run[i] = v%d;\n"
-              "      if (RUN == 1 && in) store_at<Y_TYPE>(y, at, run[0]);\n"
-              "    }\n"
-              "    if (RUN == 1) continue;\n"
-              "    if (in_row & (w0 >= a.y_begin[4]) & (w0 + RUN <= a.y_end[4])) {\n"
-              "      store_run<Y_TYPE, RUN>(y, at, a.y_step[2], run);\n"
-              "    } else if (in_row) {\n"
-              "#pragma unroll\n"
-              "      for (int i = 0; i < RUN; i++)\n"
-              "        if (w0 + i >= a.y_begin[4] && w0 + i < a.y_end[4]) store_at<Y_TYPE>(y, at + "
-              "i * a.y_step[2], run[i]);\n"
+              "        run[i] = v%d;\n"
+              "        if (!INSIDE && in) store_at<Y_TYPE>(y, at + (q * R2 + r) * a.y_step[2], "
+              "run[i]);\n"
+              "      }\n"
+              "      if (INSIDE && in_c) {\n"
+              "        const int first = at + (i0 / ROW * R2 + i0 %% ROW) * a.y_step[2];\n"
+              "        store_run<Y_TYPE, RUN>(y, first, a.y_step[2], tile.wide, run);\n"
+              "      }\n"
               "    }\n"
               "  }\n"
               "}\n",
               value);
 }
 
-/* The same where a thread has all residues of a cell: operators first, then the stores together. */
-static void emit_whole_cell(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *k) {
-  uc_text_add(text, "%s\n", uc_cuda_embedded("cell_store"));
-  finish_head(text, "What follows the convolution, for one channel of one cell.");
-  uc_text_add(
-      text,
-      "  float result[RT];\n"
-      "#pragma unroll\n"
-      "  for (int r = 0; r < RT; r++) {\n"
-      "    const int d = qd * R0 + BASE0 + r / (R1 * R2), h = qh * R1 + BASE1 + r / R2 %% R1, "
-      "w = qw * R2 + BASE2 + r %% R2;\n"
-      "    const bool in = live & (c >= a.y_begin[1]) & (c < a.y_end[1]) & (d >= a.y_begin[2]) &\n"
-      "                    (d < a.y_end[2]) & (h >= a.y_begin[3]) & (h < a.y_end[3]) &\n"
-      "                    (w >= a.y_begin[4]) & (w < a.y_end[4]);\n"
-      "    const float v0 = cell[r];\n");
-  fused_steps(text, e, k, 0, k->pass->step_count, true, "d, h, w", "    ");
-  uc_text_add(text,
-              "    result[r] = v%d;\n"
-              "  }\n"
-              "  store_cell(a, tile, live, c, jd, jh, jw, result);\n"
-              "}\n",
-              step_value(&k->pass->step[k->pass->target]));
-}
-
 /* How the pooling operator starts, adds an element v, and ends. */
 static void emit_pool_start(uc_text *text, const uc_cuda_engine *e, const upconv_op *op) {
-  if (op->kind == UPCONV_OP_AVG_POOL) {
-    uc_text_add(text, "  float pooled = 0.0f;\n");
-  } else if (op->kind == UPCONV_OP_MAX_POOL) {
-    uc_text_add(text, "  float pooled = -INF;\n");
-  } else {
-    const upconv_operand *dir = &op->operand[1];
+  const upconv_operand *dir = &op->operand[1];
+  if (op->kind == UPCONV_OP_EXTREME_POOL) {
     uc_text_add(text, "  const bool low = ");
     if (dir->kind == UPCONV_OPERAND_PARAM) {
       int param = e->lowered->param_of_decl[dir->index];
@@ -261,30 +233,25 @@ static void emit_pool_start(uc_text *text, const uc_cuda_engine *e, const upconv
     } else {
       uc_text_add(text, "%s;\n", dir->constant < 0 ? "true" : "false");
     }
-    uc_text_add(text, "  float pooled = low ? INF : -INF;\n");
+    uc_text_add(text,
+                "  const float sign = low ? -1.0f : 1.0f; // the least is minus the greatest of "
+                "minus\n");
   }
 }
 
 static const char *pool_add(upconv_op_kind kind) {
   if (kind == UPCONV_OP_AVG_POOL) return "pooled + %s";
-  return kind == UPCONV_OP_MAX_POOL ? "max_nan(pooled, %s)"
-                                    : "low ? min_nan(pooled, %s) : max_nan(pooled, %s)";
-}
-
-static void emit_pool_add(uc_text *text, upconv_op_kind kind, const char *element) {
-  char add[128];
-  snprintf(add, sizeof add, pool_add(kind), element, element);
-  uc_text_add(text, "    pooled = %s;\n", add);
+  return kind == UPCONV_OP_MAX_POOL ? "max_nan(pooled, %s)" : "max_nan(pooled, sign * %s)";
 }
 
 /* Divides by the elements of the window at output (d, h, w). */
 static void emit_average(uc_text *text, const upconv_window *w, int source,
                          const char *const at[UC_AXES]) {
   if (w->divisor != 0) {
-    uc_text_add(text, "  pooled /= %lld.0f;\n", (long long)w->divisor);
+    uc_text_add(text, "      pooled /= %lld.0f;\n", (long long)w->divisor);
     return;
   }
-  uc_text_add(text, "  pooled /= (float)(");
+  uc_text_add(text, "      pooled /= (float)(");
   for (int a = 0; a < UC_AXES; a++)
     uc_text_add(text, "%swindow_count(%s, %lld, %lld, %lld, %lld, %lld, a.size[%d][%d], %s)",
                 a ? " * " : "", at[a], (long long)w->stride[a], (long long)w->kernel[a],
@@ -297,50 +264,59 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
   const upconv_op *op = &e->lowered->tail->op[k->pass->step[k->pool].op];
   const upconv_window *w = &op->window;
   int source = op->operand[0].index, value = step_value(&k->pass->step[k->pass->target]);
-  char element[16];
+  char element[16], add[64];
   snprintf(element, sizeof element, "v%d", source);
-  finish_head(text,
-              "What follows the convolution, for one channel of one cell: one pooling window.");
+  snprintf(add, sizeof add, pool_add(op->kind), element);
+  finish_head(text, "What follows the convolution, for one channel of a strip of cells: one "
+                    "pooling window each.");
   uc_text_add(
-      text,
-      "  const bool in = live & (c >= a.y_begin[1]) & (c < a.y_end[1]) & (qd >= a.y_begin[2]) &\n"
-      "                  (qd < a.y_end[2]) & (qh >= a.y_begin[3]) & (qh < a.y_end[3]) &\n"
-      "                  (qw >= a.y_begin[4]) & (qw < a.y_end[4]);\n");
+      text, "  const bool in_row = in_c & (INSIDE | ((qd >= a.y_begin[2]) & (qd < a.y_end[2]) &\n"
+            "                                        (qh >= a.y_begin[3]) & (qh < a.y_end[3])));\n"
+            "  const int at = jd * a.y_step[0] + jh * a.y_step[1] + jw * a.y_step[2];\n");
   emit_pool_start(text, e, op);
   uc_text_add(
       text,
       "#pragma unroll\n"
-      "  for (int r = 0; r < RT; r++) {\n"
-      "    const int d = qd * R0 + BASE0 + r / (R1 * R2), h = qh * R1 + BASE1 + r / R2 %% R1, w = "
-      "qw * R2 + "
-      "BASE2 + r %% R2;\n"
-      "    if (r / (R1 * R2) >= %lld || r / R2 %% R1 >= %lld || r %% R2 >= %lld) continue;\n",
-      (long long)w->kernel[0], (long long)w->kernel[1], (long long)w->kernel[2]);
+      "  for (int i0 = 0; i0 < STRIP; i0 += RUN) {\n"
+      "    float run[RUN];\n"
+      "#pragma unroll\n"
+      "    for (int i = 0; i < RUN; i++) {\n"
+      "      const int q = i0 + i, pw = qw + q;\n"
+      "      const bool in = in_row & (INSIDE | ((pw >= a.y_begin[4]) & (pw < a.y_end[4])));\n"
+      "      float pooled = %s;\n"
+      "#pragma unroll\n"
+      "      for (int r = 0; r < RT; r++) {\n"
+      "        const int d = qd * R0 + BASE0 + r / (R1 * R2), h = qh * R1 + BASE1 + r / R2 %% R1, "
+      "w = pw * R2 + BASE2 + r %% R2;\n"
+      "        if (r / (R1 * R2) >= %lld || r / R2 %% R1 >= %lld || r %% R2 >= %lld) continue;\n",
+      op->kind == UPCONV_OP_AVG_POOL ? "0.0f" : "-INF", (long long)w->kernel[0],
+      (long long)w->kernel[1], (long long)w->kernel[2]);
   bool padded = w->ceil_mode;
   for (int a = 0; a < UC_AXES; a++) padded = padded || w->pad_begin[a] > 0 || w->pad_end[a] > 0;
-  if (padded) uc_text_add(text, "    if (!inside(a.size[%d], d, h, w)) continue;\n", source);
-  uc_text_add(text, "    const float v0 = cell[r];\n");
-  fused_steps(text, e, k, 0, k->pass->step_count, true, "d, h, w", "    ");
-  emit_pool_add(text, op->kind, element);
-  uc_text_add(text, "  }\n");
-  const char *const at[UC_AXES] = {"qd", "qh", "qw"};
+  if (padded) uc_text_add(text, "        if (!inside(a.size[%d], d, h, w)) continue;\n", source);
+  uc_text_add(text, "        const float v0 = cell[q * RT + r];\n");
+  fused_steps(text, e, k, 0, k->pass->step_count, true, "d, h, w", "        ");
+  uc_text_add(text, "        pooled = %s;\n      }\n", add);
+  const char *const at[UC_AXES] = {"qd", "qh", "pw"};
   if (op->kind == UPCONV_OP_AVG_POOL) emit_average(text, w, source, at);
-  uc_text_add(text, "  const float v%d = pooled;\n", k->pass->step[k->pool].op + 1);
-  fused_steps(text, e, k, 0, k->pass->step_count, false, "qd, qh, qw", "  ");
-  uc_text_add(
-      text,
-      "  if (in)\n"
-      "    store_at<Y_TYPE>(tile.y + c * a.y.stride[1] * size_of(Y_TYPE),\n"
-      "                   jd * a.y_step[0] + jh * a.y_step[1] + jw * a.y_step[2], v%d);\n}\n",
-      value);
+  uc_text_add(text, "      const float v%d = %spooled;\n", k->pass->step[k->pool].op + 1,
+              op->kind == UPCONV_OP_EXTREME_POOL ? "sign * " : "");
+  fused_steps(text, e, k, 0, k->pass->step_count, false, "qd, qh, pw", "      ");
+  uc_text_add(text,
+              "      run[i] = v%d;\n"
+              "      if (!INSIDE && in) store_at<Y_TYPE>(y, at + q * a.y_step[2], run[i]);\n"
+              "    }\n"
+              "    if (INSIDE && in_c) store_run<Y_TYPE, RUN>(y, at + i0 * a.y_step[2], "
+              "a.y_step[2], tile.wide, run);\n"
+              "  }\n"
+              "}\n",
+              value);
 }
 
 void uc_cuda_emit_finish_fused(uc_text *text, const uc_cuda_engine *engine,
                                uc_cuda_kernel *kernel) {
   if (kernel->pool >= 0)
     emit_pooled(text, engine, kernel);
-  else if (kernel->depthwise)
-    emit_whole_cell(text, engine, kernel);
   else
     emit_unpooled(text, engine, kernel);
 }

@@ -62,6 +62,7 @@ typedef struct uc_cuda_kernel {
   int64_t
       cell_parts[UC_AXES]; /* tile buffers: how many times `cells` cover the convolution's box */
   int64_t x_base[UC_AXES], x_size[UC_AXES]; /* input tile: least delta, extents */
+  int64_t span[UC_AXES];                    /* greatest delta less the least */
   int64_t rt, residue_groups;               /* residues held at once, rounds */
   int64_t tap_count;
   uc_cuda_tap *tap;
@@ -72,7 +73,11 @@ typedef struct uc_cuda_kernel {
 
   int64_t channels; /* of the target while a block works on it: BM, or all */
   int64_t mc, thread_cells, bm, threads, chunk;
-  int64_t mt, nt, warps_m;
+  int64_t mt, nt, warps_m, rounds;
+  int64_t strip; /* neighbouring cells along W that a thread finishes together */
+  /* tensor cores: positions of the input loaded together, and by one instruction; words of a plane and of a step of the
+     input tile, and by how much planes are shifted */
+  int64_t window, vector, x_plane, x_step_words, skew_odd, skew_high;
   bool channels_fast; /* depthwise: neighbouring threads take neighbouring channels */
   int64_t x_channels; /* depthwise: of a tile */
   int64_t x_vector;   /* depthwise: inputs along W that are read together */
@@ -103,6 +108,7 @@ typedef struct uc_cuda_engine {
   uc_cuda_kernel *kernel;
   int64_t group_in, group_out, kernel_size;
   int64_t co_pad, ci_steps;
+  int64_t step_words; /* mma: words of the depth that one instruction takes, 4 or 8 */
   /* packed buffer, in floats */
   int64_t scale_at, bias_at, weights_at, weight_floats, packed_floats;
   int64_t *param_at; /* per uc_lowered.param */

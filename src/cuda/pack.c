@@ -37,12 +37,14 @@ upconv_status uc_cuda_plan_packed(uc_cuda_engine *e) {
       e->bias_at + l->conv.out_channels); /* doubles: parameters, then the scale of every channel */
   e->weights_at =
       padded(e->scale_at + 2 * (doubles_before(l, l->param_count) + l->conv.out_channels));
-  int64_t words = e->word == UPCONV_F32 ? 1 : 2;
-  e->ci_steps = uc_ceil_div(e->group_in, 8 * words);
+  int64_t words = uc_ceil_div(e->group_in, e->word == UPCONV_F32 ? 1 : 2);
+  e->step_words = 8;
+  if (uc_ceil_div(words, 4) * 4 <= 12 && words % 8 >= 1 && words % 8 <= 4) e->step_words = 4;
+  e->ci_steps = uc_ceil_div(words, e->step_words);
   int64_t unit = 1; /* whole vectors of the channels that a thread takes */
   while (unit < 8 && (e->mma || unit < e->group_out)) unit *= 2;
   e->co_pad = uc_ceil_div(e->group_out, unit) * unit;
-  int64_t depth = e->mma ? e->ci_steps * 8 : e->group_in;
+  int64_t depth = e->mma ? e->ci_steps * e->step_words : e->group_in;
   int64_t factors[] = {l->conv.groups, depth, e->kernel_size, e->co_pad};
   if (!uc_product(factors, 4, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)
     return uc_fail(UPCONV_OVERFLOW, "weights: more elements than memory can hold");
@@ -217,7 +219,9 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
   uc_text_add(text, "#define CI_STEPS %lld\n#define WEIGHTS_AT %lld\n#define SCALES_AT %lld\n",
               (long long)e->ci_steps, (long long)e->weights_at, (long long)scales_at);
   uc_text_add(text, "#define WEIGHT_WORDS %lldLL\n", (long long)e->weight_floats);
-  if (e->mma) uc_text_add(text, "#define WORD_IS_%s 1\n", uc_cuda_type_name(e->word));
+  if (e->mma)
+    uc_text_add(text, "#define WORD_IS_%s 1\n#define STEP_WORDS %lld\n", uc_cuda_type_name(e->word),
+                (long long)e->step_words);
   uc_text_add(text, "%s", uc_cuda_embedded("pack"));
   emit_params(text, e);
   emit_weight(text, e);

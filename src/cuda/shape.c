@@ -9,25 +9,12 @@
 #include "../status.h"
 
 enum {
-  MAX_SUMS = 64,     /* of a thread, FFMA */
-  MAX_RESIDUES = 32, /* held at once */
-  MAX_MMA_SUMS =
-      64, /* registers of sums of a thread, tensor cores: two blocks of 8 warps fit a multiprocessor */
-  MAX_UNROLLED = 2048, /* multiply-adds in a loop's body */
-  MAX_UNROLLED_MMA = 1024,
-  STAGING_FLOATS = 10 * 1024,
-  RESIDENT_FLOATS = 24 * 1024, /* staging, when it holds the weights of all input channels */
-  TILE_FLOATS = 16 * 1024,     /* wanted size of tile buffers */
+  MAX_SUMS = 64,           /* of a thread, FFMA */
+  MAX_RESIDUES = 32,       /* held at once */
+  MAX_UNROLLED = 2048,     /* multiply-adds in a loop's body */
+  TILE_FLOATS = 16 * 1024, /* wanted size of tile buffers */
   MAX_TILE = 64
 };
-
-static int64_t power_of_two(int64_t n) {
-  int64_t p = 1;
-  while (p < n) p *= 2;
-  return p;
-}
-
-static int64_t product(const int64_t v[UC_AXES]) { return v[0] * v[1] * v[2]; }
 
 /* ---- what can be finished in registers ---- */
 
@@ -124,13 +111,21 @@ static bool find_boxes(const uc_lowered *lowered, const uc_pass *pass, const int
 
 /* ---- cells and taps ---- */
 
+int64_t uc_cuda_input_size(const uc_cuda_kernel *k, int axis, int64_t cells) {
+  return (cells - 1) * k->step[axis] + k->span[axis] + 1;
+}
+
+static void size_input(uc_cuda_kernel *k) {
+  for (int a = 0; a < UC_AXES; a++) k->x_size[a] = uc_cuda_input_size(k, a, k->cells[a]);
+}
+
 upconv_status uc_cuda_find_taps(const upconv_problem *p, uc_cuda_kernel *k) {
-  int64_t most = product(k->residues) * uc_problem_kernel_size(p), low[UC_AXES], high[UC_AXES];
+  int64_t most = uc_volume(k->residues) * uc_problem_kernel_size(p), low[UC_AXES], high[UC_AXES];
   k->tap = calloc((size_t)most, sizeof *k->tap);
   if (!k->tap)
     return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of %lld taps", (long long)most);
   k->tap_count = 0;
-  int64_t kernels = uc_problem_kernel_size(p), residues = product(k->residues);
+  int64_t kernels = uc_problem_kernel_size(p), residues = uc_volume(k->residues);
   for (int64_t r = 0; r < residues; r++)
     for (int64_t i = 0; i < kernels; i++) {
       int64_t rho[UC_AXES] = {r / k->residues[2] / k->residues[1],
@@ -154,14 +149,15 @@ upconv_status uc_cuda_find_taps(const upconv_problem *p, uc_cuda_kernel *k) {
       high[a] = uc_max(high[a], k->tap[t].delta[a]);
     }
     k->x_base[a] = low[a];
-    k->x_size[a] = (k->cells[a] - 1) * k->step[a] + high[a] - low[a] + 1;
+    k->span[a] = high[a] - low[a];
   }
+  size_input(k);
   return UPCONV_OK;
 }
 
 /* Residues that a thread holds at once: all, or what is left of the innermost axes. */
 static int64_t held_residues(const int64_t residues[UC_AXES], int64_t most) {
-  if (product(residues) <= most) return product(residues);
+  if (uc_volume(residues) <= most) return uc_volume(residues);
   if (residues[1] * residues[2] <= most) return residues[1] * residues[2];
   if (residues[2] <= most) return residues[2];
   for (int64_t r = most; r > 1; r--)
@@ -174,38 +170,39 @@ static void spread_cells(int64_t count, const int64_t extent[UC_AXES], int64_t c
   int64_t left = count;
   for (int a = UC_AXES - 1; a >= 0; a--) {
     int64_t most = a == 2 ? 32 : 8;
-    cells[a] = uc_min(left, uc_min(power_of_two(extent[a]), most));
+    cells[a] = uc_min(left, uc_min(uc_power_of_two(extent[a]), most));
     left /= cells[a];
   }
   /* what the extents did not take */
   for (int a = UC_AXES - 1; a >= 0 && left > 1; a--) {
-    int64_t room = uc_max(1, power_of_two(extent[a]) / cells[a]), more = uc_min(left, room);
+    int64_t room = uc_max(1, uc_power_of_two(extent[a]) / cells[a]), more = uc_min(left, room);
     cells[a] *= more;
     left /= more;
   }
   cells[2] *= left;
 }
 
-static int64_t cell_count(const int64_t extent[UC_AXES]) {
+int64_t uc_cuda_cell_count(const int64_t extent[UC_AXES]) {
   int64_t count = 1;
-  for (int a = 0; a < UC_AXES; a++) count *= power_of_two(extent[a]);
+  for (int a = 0; a < UC_AXES; a++) count *= uc_power_of_two(extent[a]);
   return count;
 }
 
 /* ---- FFMA ---- */
 
 static void choose_ffma(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES]) {
+  k->strip = 1;
   k->rt = held_residues(k->residues, k->pool >= 0 ? MAX_SUMS : MAX_RESIDUES);
-  k->residue_groups = product(k->residues) / k->rt;
-  k->mc = uc_min(8, power_of_two(e->group_out));
+  k->residue_groups = uc_volume(k->residues) / k->rt;
+  k->mc = uc_min(8, uc_power_of_two(e->group_out));
   while (k->mc > 1 && k->rt * k->mc > MAX_SUMS) k->mc /= 2;
   if (k->mc == 8 && k->rt * k->mc == MAX_SUMS) k->mc = 4;
   k->thread_cells = 1;
   while (k->thread_cells < 4 && k->rt * k->mc * k->thread_cells * 2 <= MAX_SUMS &&
          k->thread_cells * 2 <= extent[2])
     k->thread_cells *= 2;
-  int64_t groups_of_channels = power_of_two(uc_ceil_div(e->group_out, k->mc));
-  int64_t threads_of_cells = uc_max(32, uc_min(128, cell_count(extent) / k->thread_cells));
+  int64_t groups_of_channels = uc_power_of_two(uc_ceil_div(e->group_out, k->mc));
+  int64_t threads_of_cells = uc_max(32, uc_min(128, uc_cuda_cell_count(extent) / k->thread_cells));
   k->threads = uc_min(256, threads_of_cells * groups_of_channels);
   k->bm = k->threads / threads_of_cells * k->mc;
   spread_cells(threads_of_cells * k->thread_cells, extent, k->cells);
@@ -213,62 +210,20 @@ static void choose_ffma(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_
 }
 
 static const char *stage_ffma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
-  int64_t x = product(k->x_size), w = e->kernel_size * k->bm;
-  k->shared_weights = w <= STAGING_FLOATS / 2;
+  int64_t x = uc_volume(k->x_size), w = e->kernel_size * k->bm;
+  k->shared_weights = w <= UC_CUDA_STAGING_FLOATS / 2;
   int64_t per_channel = x + (k->shared_weights ? w : 0);
-  k->resident = k->fused && k->shared_weights && k->residue_groups == 1 &&
-                e->group_in * per_channel <= uc_min(RESIDENT_FLOATS, e->target.shared_bytes / 8);
+  k->resident =
+      k->fused && k->shared_weights && k->residue_groups == 1 &&
+      e->group_in * per_channel <= uc_min(UC_CUDA_RESIDENT_FLOATS, e->target.shared_bytes / 8);
   /* chunks of nearly equal size */
-  int64_t most = uc_max(1, STAGING_FLOATS / per_channel);
+  int64_t most = uc_max(1, UC_CUDA_STAGING_FLOATS / per_channel);
   k->chunk = k->resident ? e->group_in : uc_ceil_div(e->group_in, uc_ceil_div(e->group_in, most));
   k->static_taps = k->residue_groups == 1 && k->tap_count * k->thread_cells * k->mc <= MAX_UNROLLED;
   k->x_floats = uc_ceil_div(k->chunk * x, 4) * 4;
   k->staging_floats = k->x_floats + (k->shared_weights ? k->chunk * w : 0);
   return k->staging_floats * 4 > e->target.shared_bytes
              ? "the input of one tile does not fit shared memory"
-             : NULL;
-}
-
-/* ---- tensor cores ---- */
-
-static const char *choose_mma(const uc_cuda_engine *e, uc_cuda_kernel *k,
-                              const int64_t extent[UC_AXES]) {
-  k->rt = product(k->residues);
-  k->residue_groups = 1;
-  if (k->rt * 4 > 2 * MAX_MMA_SUMS)
-    return "more phases than the tensor-core kernel holds in registers";
-  int64_t most = uc_max(1, MAX_MMA_SUMS / 4 / k->rt); /* of MT * NT */
-  int64_t columns = power_of_two(uc_ceil_div(e->group_out, 8));
-  k->nt = uc_min(columns, most >= 16 ? 4 : most >= 4 ? 2 : 1);
-  k->mt = 1;
-  while (k->mt < 4 && k->mt * 2 * k->nt <= most) k->mt *= 2;
-  int64_t cells = cell_count(extent);
-  while (k->mt > 1 && cells < 16 * k->mt) k->mt /= 2;
-  int64_t warps_n = uc_min(columns / k->nt, 4);
-  k->warps_m = uc_max(1, uc_min(8 / warps_n, cells / (16 * k->mt)));
-  k->bm = warps_n * 8 * k->nt;
-  k->threads = 32 * k->warps_m * warps_n;
-  spread_cells(k->warps_m * 16 * k->mt, extent, k->cells);
-  return NULL;
-}
-
-/* Channel pitch of the input tile, in words: 8 mod 32, so that a fragment's loads meet no bank twice. Stated again in
-   kernels/mma.cu. */
-static int64_t mma_pitch(int64_t x) { return x % 32 <= 8 ? x - x % 32 + 8 : x - x % 32 + 40; }
-
-static const char *stage_mma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
-  if (k->tap_count * k->mt * k->nt > MAX_UNROLLED_MMA)
-    return "more taps than the tensor-core kernel unrolls";
-  int64_t x = mma_pitch(product(k->x_size)), w = e->kernel_size * k->bm;
-  k->resident = e->ci_steps * 8 * (x + w) <= uc_min(RESIDENT_FLOATS, e->target.shared_bytes / 8);
-  int64_t most = uc_max(1, STAGING_FLOATS / (8 * (x + w)));
-  k->chunk =
-      8 * (k->resident ? e->ci_steps : uc_ceil_div(e->ci_steps, uc_ceil_div(e->ci_steps, most)));
-  k->x_floats = uc_ceil_div(k->chunk * x, 4) * 4;
-  k->staging_floats = k->x_floats + k->chunk * w;
-  k->static_taps = k->shared_weights = true;
-  return k->staging_floats * 4 > e->target.shared_bytes
-             ? "tile and weights of one chunk do not fit shared memory"
              : NULL;
 }
 
@@ -289,6 +244,7 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
                                  uc_cuda_kernel *k, const char **refusal) {
   int64_t extent[UC_AXES];
   value_extent(shape, k->pass->result, extent);
+  int64_t width = extent[2];
   const upconv_window *w =
       k->pool >= 0 ? &e->lowered->tail->op[k->pass->step[k->pool].op].window : NULL;
   for (int a = 0; a < UC_AXES; a++) {
@@ -299,18 +255,18 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
     if (!w) extent[a] = uc_ceil_div(extent[a], s);
   }
   if (k->depthwise) return uc_cuda_shape_depthwise(e, k, extent, refusal);
-  if (e->mma)
-    *refusal = choose_mma(e, k, extent);
-  else
+  upconv_status status = uc_cuda_find_taps(&e->lowered->conv, k);
+  if (status != UPCONV_OK) return status;
+  if (!e->mma)
     choose_ffma(e, k, extent);
-  if (*refusal) return UPCONV_OK;
+  else if ((*refusal = uc_cuda_choose_mma(e, k, extent, width)))
+    return UPCONV_OK;
+  size_input(k);
   for (int a = 0; a < UC_AXES; a++) {
     k->cell_step[a] = k->cells[a];
     k->tile[a] = k->cells[a] * (w ? 1 : k->residues[a]);
   }
-  upconv_status status = uc_cuda_find_taps(&e->lowered->conv, k);
-  if (status != UPCONV_OK) return status;
-  *refusal = e->mma ? stage_mma(e, k) : stage_ffma(e, k);
+  *refusal = e->mma ? uc_cuda_stage_mma(e, k) : stage_ffma(e, k);
   k->channels = k->bm;
   k->min_blocks = wanted_blocks(k);
   k->shared_floats = k->staging_floats;
@@ -328,7 +284,7 @@ static bool place_slots(uc_cuda_kernel *k, int64_t most) {
     if (step->kind == UC_STEP_LOAD) continue;
     int64_t channels =
         pass->all_channels || step->channels == 1 ? step->channels : uc_min(step->channels, k->bm);
-    int64_t floats = channels * product(k->box[i].size);
+    int64_t floats = channels * uc_volume(k->box[i].size);
     k->slot_at[step->slot] = uc_max(k->slot_at[step->slot], uc_ceil_div(floats, 4) * 4);
   }
   int64_t at = 0;
@@ -406,7 +362,7 @@ static int value_to_keep(const uc_lowered *lowered, const uc_pass *pass) {
 
 static upconv_status grow_tile(const uc_cuda_engine *e, uc_cuda_kernel *k,
                                const int64_t extent[UC_AXES], const int64_t unit[UC_AXES]) {
-  int64_t most = uc_min(TILE_FLOATS + STAGING_FLOATS, e->target.shared_bytes / 4);
+  int64_t most = uc_min(TILE_FLOATS + UC_CUDA_STAGING_FLOATS, e->target.shared_bytes / 4);
   int keep;
   bool fits;
   for (int a = UC_AXES - 1; a >= 0; a--) {

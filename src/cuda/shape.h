@@ -12,11 +12,40 @@
 upconv_status uc_cuda_shape(const uc_cuda_engine *engine, const uc_pass *pass,
                             const int64_t (*shape)[UC_RANK], uc_cuda_kernel *kernel,
                             const char **refusal, int *keep);
-/* Fills in k->tap, x_base and x_size, for k->cells cells with residues, step and base. */
+/* Fills in k->tap, x_base, span and x_size, for k->cells cells with residues, step and base. */
 upconv_status uc_cuda_find_taps(const upconv_problem *problem, uc_cuda_kernel *kernel);
 /* A fused pass of the depthwise candidate; extent: in cells of the residues so far, which it may widen. */
 upconv_status uc_cuda_shape_depthwise(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
                                       int64_t extent[UC_AXES], const char **refusal);
+
+/* ---- shape_mma.c: the tensor cores' part of a fused pass ---- */
+
+/* Cells and warps; residues, step and span are known. width: of the result, along W. Returns why it cannot be, or NULL. */
+const char *uc_cuda_choose_mma(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
+                               const int64_t extent[UC_AXES], int64_t width);
+/* Shared memory; x_size is known. */
+const char *uc_cuda_stage_mma(const uc_cuda_engine *engine, uc_cuda_kernel *kernel);
+
+/* ---- shared by them ---- */
+
+enum {
+  UC_CUDA_STAGING_FLOATS = 10 * 1024, /* wanted size of a tile's input and weights */
+  UC_CUDA_RESIDENT_FLOATS = 24 * 1024 /* the same when it holds the weights of all input channels */
+};
+
+/* Extent of the input that `cells` cells along an axis read. */
+int64_t uc_cuda_input_size(const uc_cuda_kernel *kernel, int axis, int64_t cells);
+/* Cells of a box, each extent rounded up to a power of two. */
+int64_t uc_cuda_cell_count(const int64_t extent[UC_AXES]);
+
+static inline int64_t uc_power_of_two(int64_t n) {
+  int64_t p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+
+static inline int64_t uc_volume(const int64_t v[UC_AXES]) { return v[0] * v[1] * v[2]; }
+
 void uc_cuda_shape_free(uc_cuda_kernel *kernel);
 
 #endif

@@ -21,8 +21,6 @@ enum {
   CHANNELS_FLOATS = 12 * 1024
 };
 
-static int64_t product(const int64_t v[UC_AXES]) { return v[0] * v[1] * v[2]; }
-
 static int64_t divisor(int64_t a, int64_t b) { return b == 0 ? a : divisor(b, a % b); }
 
 /* Else a value that is kept in memory: float32, channels-first. */
@@ -40,7 +38,8 @@ static void widen(uc_cuda_kernel *k, int axis, int64_t by, int64_t extent[UC_AXE
 
 /* Whether a cell may be that much larger: registers, and code. */
 static bool may_widen(const uc_cuda_engine *e, const uc_cuda_kernel *k, int64_t by, int64_t sums) {
-  return product(k->residues) * by <= sums && e->kernel_size * product(k->step) * by <= MAX_TAPS;
+  return uc_volume(k->residues) * by <= sums &&
+         e->kernel_size * uc_volume(k->step) * by <= MAX_TAPS;
 }
 
 /* Neighbours along W that one store may take: 16 bytes where all rows of y begin at a multiple of them. Where they do not,
@@ -104,7 +103,7 @@ static int axis_to_grow(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                         const int64_t extent[UC_AXES], const int64_t span[UC_AXES], int64_t most) {
   int best = -1;
   int64_t least = 0;
-  if (product(k->cells) * k->bm >= THREADS * THREAD_CELLS) return -1;
+  if (uc_volume(k->cells) * k->bm >= THREADS * THREAD_CELLS) return -1;
   for (int a = UC_AXES - 1; a >= 0; a--) {
     int64_t floats = tile_floats(e, k, span, a);
     if (k->cells[a] >= extent[a] || floats > most) continue;
@@ -120,7 +119,7 @@ static int axis_to_grow(const uc_cuda_engine *e, const uc_cuda_kernel *k,
 /* More channels, until there are `items` cells of all channels. */
 static void add_channels(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t span[UC_AXES],
                          int64_t items, int64_t most) {
-  while (product(k->cells) * k->bm < items && k->bm < e->lowered->conv.out_channels) {
+  while (uc_volume(k->cells) * k->bm < items && k->bm < e->lowered->conv.out_channels) {
     k->bm *= 2;
     if (tile_floats(e, k, span, -1) <= most) continue;
     k->bm /= 2;
@@ -142,7 +141,7 @@ static void choose_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_
   for (int a = 0; a < UC_AXES; a++)
     k->cells[a] = uc_ceil_div(extent[a], uc_ceil_div(extent[a], k->cells[a]));
   add_channels(e, k, span, THREADS, most);
-  k->threads = uc_min(THREADS, uc_ceil_div(product(k->cells) * k->bm, 32) * 32);
+  k->threads = uc_min(THREADS, uc_ceil_div(uc_volume(k->cells) * k->bm, 32) * 32);
 }
 
 /* ---- the pass ---- */
@@ -167,8 +166,8 @@ upconv_status uc_cuda_shape_depthwise(const uc_cuda_engine *e, uc_cuda_kernel *k
   k->channels_fast =
       stores_y(e, k) && e->lowered->source.y_layout == UPCONV_CHANNELS_LAST && p->out_channels > 1;
   if (k->pool < 0) choose_cell(e, k, extent);
-  k->rt = product(k->residues);
-  k->residue_groups = k->mc = k->thread_cells = 1;
+  k->rt = uc_volume(k->residues);
+  k->residue_groups = k->mc = k->thread_cells = k->strip = 1;
   k->static_taps = k->shared_weights = true;
   k->chunk = 1;
   k->x_vector = vector_of(k);
@@ -185,7 +184,7 @@ upconv_status uc_cuda_shape_depthwise(const uc_cuda_engine *e, uc_cuda_kernel *k
   }
   k->x_size[2] = uc_ceil_div(k->x_size[2], k->x_vector) * k->x_vector;
   k->x_channels = input_channels(e, k->bm);
-  k->x_floats = uc_ceil_div(k->x_channels * product(k->x_size), 4) * 4;
+  k->x_floats = uc_ceil_div(k->x_channels * uc_volume(k->x_size), 4) * 4;
   k->staging_floats = k->shared_floats = k->x_floats + weight_floats(e, k);
   k->channels = k->bm;
   k->min_blocks = wanted_blocks(k);

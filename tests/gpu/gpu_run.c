@@ -2,7 +2,7 @@
  *
  * One problem on the GPU, every candidate: checked against the oracle, timed with a cold cache.
  *
- *   gpu_run [--no-check] [--runs N] "TEXT" ...
+ *   gpu_run [--no-check] [--runs N] [--only CANDIDATE] "TEXT" ...
  */
 #include <math.h>
 #include <stdio.h>
@@ -35,6 +35,7 @@ typedef struct trial {
   double *value, *bound;
   bool check;
   int runs;
+  const char *only;
 } trial;
 
 static const char *failed(const char *what) {
@@ -124,7 +125,8 @@ static void run_text(trial *t, const char *text) {
   upconv_plan *plan;
   if (upconv_plan_create(t->context, t->problem, t->epilogue, NULL, &plan) == UPCONV_OK) {
     for (int i = 0; upconv_plan_candidate_name(plan, i); i++)
-      run_candidate(t, upconv_plan_candidate_name(plan, i));
+      if (!t->only || strcmp(t->only, upconv_plan_candidate_name(plan, i)) == 0)
+        run_candidate(t, upconv_plan_candidate_name(plan, i));
     upconv_plan_destroy(plan);
   } else {
     failed("plan");
@@ -152,6 +154,8 @@ int main(int argc, char **argv) {
       t.check = true;
     else if (strcmp(argv[i], "--runs") == 0 && i + 1 < argc)
       t.runs = atoi(argv[++i]);
+    else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+      t.only = argv[++i];
     else
       run_text(&t, argv[i]);
   }

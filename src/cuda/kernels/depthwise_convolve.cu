@@ -21,6 +21,7 @@ __device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg
 #pragma unroll
     for (int r = 0; r < RT; r++) cell[r] += bias;
 #endif
-    finish(a, tile, rg, tile.c0 + p.m < CO, c, p.jd, p.jh, p.jw, cell);
+    if (tile.inside) finish<true>(a, tile, rg, tile.c0 + p.m < CO, c, p.jd, p.jh, p.jw, cell);
+    else finish<false>(a, tile, rg, tile.c0 + p.m < CO, c, p.jd, p.jh, p.jw, cell);
   }
 }

@@ -44,7 +44,7 @@ enum { STAGED_STEP = CHANNELS_FAST ? XC : 1 }; // from an element of a row to th
 
 // Elements of a row that one thread takes: as many as keep the most threads busy, counting what a row and an element cost in
 // instructions, and at least 16 threads side by side.
-constexpr int columns_of_row() {
+__device__ constexpr int columns_of_row() {
   int best = 1, most = 0;
   for (int columns = 1; columns <= 6; columns++) {
     const int lanes = (XW + columns - 1) / columns, rows = THREADS / lanes;

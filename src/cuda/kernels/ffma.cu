@@ -5,7 +5,10 @@
 
 typedef float WeightWord;
 
-enum { GROUPS_OF_CELLS = TD * TH * TW / CELLS, X_CHANNEL = XD * XH * XW, X_PITCH = X_CHANNEL };
+enum { GROUPS_OF_CELLS = TD * TH * TW / CELLS, X_CHANNEL = XD * XH * XW };
+
+// The input tile: channel after channel.
+__device__ __forceinline__ int slot_of(int first, int e, int position) { return (first + e) * X_CHANNEL + position; }
 
 // Channel e of the position at origin + offset; 0 outside the input.
 __device__ __forceinline__ float word_at(const Args &a, bool in, const char *origin, int offset, int e) {
@@ -97,7 +100,7 @@ __device__ __forceinline__ void multiply(const Place &p, int rg, int channels, c
           for (int m = 0; m < MC; m++) sums[i][r][m] = fmaf(w[m], x[i * (TW / CELLS) * I2], sums[i][r][m]);
       }
 #endif
-    xs += X_PITCH;
+    xs += X_CHANNEL;
     ws += KERNEL * WEIGHT_ROW;
   }
 }

@@ -1,29 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inner product on the tensor cores: positions are the rows of the product (16 cells a fragment), output channels its
 // columns (8 a fragment), input channels its depth. A word is one TF32 number or a pair of 16-bit channels; a step of
-// the depth is 8 words. Offsets are outermost: an input fragment serves every residue whose tap reads it.
+// the depth is STEP_WORDS of them, 8, or 4 where there are few channels.
 //
-// Fragment layout (PTX, mma.m16n8k8 / m16n8k16): lane = 4 g + t holds rows g and g + 8, words t and t + 4 of the
-// input, column g of the weights, and columns 2 t, 2 t + 1 of the sums.
+// Fragment layout (PTX, mma.m16n8k*): lane = 4 g + t holds rows g and g + 8, words t (and t + 4) of the input, column g of
+// the weights, and columns 2 t, 2 t + 1 of the sums. Which cell is which row is free: a lane's rows of all its fragments
+// are a strip of neighbours along W, so that it stores them together, and so that the inputs of a row of taps are one
+// window, which it loads once for all of them. Where rows of the result are not aligned there are no wide stores: then
+// STRIP is 1, neighbouring lanes take neighbouring cells, and a lane's own lie eight apart.
 
 typedef u32 WeightWord;
 
 enum {
   X_CHANNEL = XD * XH * XW,
-  X_PITCH = X_CHANNEL % 32 <= 8 ? X_CHANNEL - X_CHANNEL % 32 + 8 : X_CHANNEL - X_CHANNEL % 32 + 40, // 8 mod 32: no conflicts
-  STEPS = EC / 8
+  LANE_WORDS = STEP_WORDS / 4,
+  LANE_CELLS = 2 * MT,
+  CELL_GAP = STRIP == 1 ? 8 : 1, // from one cell of a lane to the next
+  BLOCK_WORDS = 32 * LANE_WORDS, // weights of 8 output channels
+  STEPS = EC / STEP_WORDS
 };
 
-__device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
 #ifdef WORD_IS_F32
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+#define MMA_WIDE "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+#define MMA_NARROW "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"
 #elif defined(WORD_IS_F16)
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+#define MMA_WIDE "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+#define MMA_NARROW "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"
 #else
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+#define MMA_WIDE "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+#define MMA_NARROW "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32"
 #endif
+
+// a: rows g and g + 8 of words t (and t + 4).
+__device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[2][LANE_WORDS], const u32 (&b)[LANE_WORDS]) {
+#if STEP_WORDS == 8
+  asm(MMA_WIDE " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+      : "r"(a[0][0]), "r"(a[1][0]), "r"(a[0][1]), "r"(a[1][1]), "r"(b[0]), "r"(b[1]));
+#else
+  asm(MMA_NARROW " {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0][0]), "r"(a[1][0]), "r"(b[0]));
+#endif
 }
 
 __device__ __forceinline__ u32 to_tf32(float value) {
@@ -42,40 +60,83 @@ __device__ __forceinline__ u32 word_at(const Args &a, bool in, const char *origi
 #endif
 }
 
-// packed: [group][step][KERNEL][CO_PAD / 8][lane][2]
+// packed: [group][step][KERNEL][CO_PAD / 8][BLOCK_WORDS]
 __device__ __forceinline__ void stage_weights(const Args &a, const Tile &tile, int e0, u32 *ws) {
-  const uint4 *packed = (const uint4 *)(a.packed + WEIGHTS_AT) +
-                        ((i64)tile.group * CI_STEPS + e0 / 8) * KERNEL * (CO_PAD / 8) * 16;
+  enum { BLOCK = BLOCK_WORDS / 4, ROW = CO_PAD / 8 * BLOCK, TILE_ROW = BM / 8 * BLOCK };
+  const int step0 = e0 / STEP_WORDS, first = tile.c0 / 8 * BLOCK;
+  const uint4 *packed = (const uint4 *)(a.packed + WEIGHTS_AT) + ((i64)tile.group * CI_STEPS + step0) * KERNEL * ROW;
   uint4 *to = (uint4 *)ws;
-  for (int i = threadIdx.x; i < STEPS * KERNEL * (BM / 8) * 16; i += THREADS) {
-    const int in_block = i % (BM / 8 * 16), row = i / (BM / 8 * 16);
-    const bool live = e0 / 8 + row / KERNEL < CI_STEPS && tile.c0 / 8 * 16 + in_block < CO_PAD / 8 * 16;
-    to[i] = live ? packed[(i64)row * (CO_PAD / 8) * 16 + tile.c0 / 8 * 16 + in_block] : make_uint4(0, 0, 0, 0);
+  for (int i = threadIdx.x; i < STEPS * KERNEL * TILE_ROW; i += THREADS) {
+    const int in_row = first + i % TILE_ROW, row = i / TILE_ROW;
+    const bool live = step0 + row / KERNEL < CI_STEPS && in_row < ROW;
+    to[i] = live ? packed[(i64)row * ROW + in_row] : make_uint4(0, 0, 0, 0);
   }
 }
 
+// The input tile: for every step, a plane for each t. With two words a lane, a plane holds pairs of positions, word t of
+// both, then word t + 4 of both: what a fragment wants in four registers in a row. Planes begin in different banks, so that
+// the lanes of a load meet no bank twice.
+__device__ __forceinline__ int plane_at(int t) { return t * X_PLANE + t % 2 * SKEW_ODD + t / 2 * SKEW_HIGH; }
+
+__device__ __forceinline__ int position_at(int position, int half) {
+  return LANE_WORDS == 1 ? position : position / 2 * 4 + half * 2 + position % 2;
+}
+
+// Where word first + e goes; first is a multiple of the step.
+__device__ __forceinline__ int slot_of(int first, int e, int position) {
+  return first / STEP_WORDS * X_STEP + e / STEP_WORDS * X_STEP + plane_at(e % 4) + position_at(position, e % STEP_WORDS / 4);
+}
+
 struct Place {
-  int x[MT][2];  // offsets of the lane's rows in the input tile, with its word t
-  int w;         // the lane's first weights
-  int cell, m;   // of the warp: first cell, first channel
+  int x;        // the lane's first cell in the input tile, in the plane of its t
+  int w;        // the lane's first weights
+  int cell, m;  // the lane's first cell, the warp's first channel
 };
 
 __device__ __forceinline__ int cell_offset(int cell) {
-  int jw = cell % TW, jh = cell / TW % TH, jd = cell / TW / TH;
+  const int jw = cell % TW, jh = cell / TW % TH, jd = cell / TW / TH;
   return (jd * I0 * XH + jh * I1) * XW + jw * I2;
 }
 
 __device__ __forceinline__ Place place_of(int thread) {
   Place p;
-  int lane = thread % 32, warp = thread / 32;
-  p.cell = warp % WARPS_M * 16 * MT;
+  const int lane = thread % 32, warp = thread / 32;
+  p.cell = warp % WARPS_M * 8 * LANE_CELLS + lane / 4 * STRIP;
   p.m = warp / WARPS_M * 8 * NT;
-#pragma unroll
-  for (int i = 0; i < MT; i++)
-#pragma unroll
-    for (int j = 0; j < 2; j++) p.x[i][j] = cell_offset(p.cell + 16 * i + 8 * j + lane / 4) + lane % 4 * X_PITCH;
-  p.w = p.m / 8 * 64 + lane * 2;
+  p.x = plane_at(lane % 4) + cell_offset(p.cell) * LANE_WORDS;
+  p.w = p.m / 8 * BLOCK_WORDS + lane * LANE_WORDS;
   return p;
+}
+
+// Inputs of a row of taps: WINDOW positions from x on, which is aligned to VECTOR of them; without windows (VECTOR 1), those
+// of the lane's cells.
+__device__ __forceinline__ void load_window(const u32 *x, int at, u32 (&window)[LANE_WORDS][WINDOW]) {
+#pragma unroll
+  for (int i = 0; i < WINDOW; i += VECTOR)
+    if (VECTOR == 1) {
+#pragma unroll
+      for (int b = 0; b < LANE_WORDS; b++) window[b][i] = x[position_at(at + cell_offset(i * CELL_GAP), b)];
+    } else if (LANE_WORDS == 2) {
+      const uint4 v = *(const uint4 *)(x + (at + i) * 2);
+      window[0][i] = v.x, window[0][(i + 1) % WINDOW] = v.y;
+      window[LANE_WORDS - 1][i] = v.z, window[LANE_WORDS - 1][(i + 1) % WINDOW] = v.w;
+    } else if (VECTOR == 4) {
+      const uint4 v = *(const uint4 *)(x + at + i);
+      window[0][i] = v.x, window[0][(i + 1) % WINDOW] = v.y;
+      window[0][(i + 2) % WINDOW] = v.z, window[0][(i + 3) % WINDOW] = v.w;
+    } else {
+      const uint2 v = *(const uint2 *)(x + at + i);
+      window[0][i] = v.x, window[0][(i + 1) % WINDOW] = v.y;
+    }
+}
+
+__device__ __forceinline__ void load_weights(const u32 *ws, u32 (&w)[LANE_WORDS]) {
+#if STEP_WORDS == 8
+  const uint2 pair = *(const uint2 *)ws;
+  w[0] = pair.x, w[1] = pair.y;
+#else
+  w[0] = *ws;
+#endif
 }
 
 __device__ __forceinline__ void multiply(const Place &p, const u32 *xs, const u32 *ws,
@@ -83,23 +144,27 @@ __device__ __forceinline__ void multiply(const Place &p, const u32 *xs, const u3
 #pragma unroll 1
   for (int step = 0; step < STEPS; step++) {
 #pragma unroll
-    for (int o = 0; o < OFFSETS; o++) {
-      u32 x[MT][4];
+    for (int row = 0; row < TAP_ROWS; row++) {
+      u32 window[LANE_WORDS][WINDOW];
+      load_window(xs + p.x, row_at[row], window);
 #pragma unroll
-      for (int i = 0; i < MT; i++)
-#pragma unroll
-        for (int j = 0; j < 4; j++) x[i][j] = xs[p.x[i][j % 2] + offset_at[o] + j / 2 * 4 * X_PITCH];
-#pragma unroll
-      for (int t = offset_begin[o]; t < offset_begin[o + 1]; t++)
+      for (int t = row_begin[row]; t < row_begin[row + 1]; t++)
 #pragma unroll
         for (int j = 0; j < NT; j++) {
-          uint2 pair = *(const uint2 *)(ws + tap_kernel[t] * (BM / 8) * 64 + j * 64 + p.w);
-          u32 w[2] = {pair.x, pair.y};
+          u32 w[LANE_WORDS];
+          load_weights(ws + (tap_kernel[t] * (BM / 8) + j) * BLOCK_WORDS, w);
 #pragma unroll
-          for (int i = 0; i < MT; i++) mma(sums[tap_residue[t]][i][j], x[i], w);
+          for (int i = 0; i < MT; i++) {
+            u32 x[2][LANE_WORDS];
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+#pragma unroll
+              for (int b = 0; b < LANE_WORDS; b++) x[half][b] = window[b][tap_window[t] + (2 * i + half) * WINDOW_CELL];
+            mma(sums[tap_residue[t]][i][j], x, w);
+          }
         }
     }
-    xs += 8 * X_PITCH;
-    ws += KERNEL * (BM / 8) * 64;
+    xs += X_STEP;
+    ws += KERNEL * (BM / 8) * BLOCK_WORDS;
   }
 }

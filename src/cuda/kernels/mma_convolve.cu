@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile on the tensor cores: chunks of channels, then every cell is finished.
+// A tile on the tensor cores: chunks of channels, then every cell is finished. Where the input of all channels is staged at
+// once, output channels are taken in rounds: each reads it again, none stages it again.
 
-// resident: the weights are in shared memory already.
-__device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg, bool resident, float *smem) {
-  u32 *xs = (u32 *)smem, *ws = xs + X_FLOATS;
-  Place p = place_of(threadIdx.x);
-  int lane = threadIdx.x % 32;
-  float sums[RT][MT][NT][4];
+typedef float Sums[RT][MT][NT][4];
+
+__device__ __forceinline__ void clear(Sums &sums) {
 #pragma unroll
   for (int r = 0; r < RT; r++)
 #pragma unroll
@@ -15,27 +13,60 @@ __device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg
       for (int j = 0; j < NT; j++)
 #pragma unroll
         for (int k = 0; k < 4; k++) sums[r][i][j][k] = 0.0f;
+}
+
+// One channel of a lane's cells; k: which of the two columns of block j that the lane has.
+template <bool INSIDE>
+__device__ __forceinline__ void finish_channel(const Args &a, const Tile &tile, int rg, int at, int c, const Sums &sums, int j, int k) {
+  const int channel = tile.group * CO + (c < CO ? c : CO - 1);
+  const float bias = __ldg(a.packed + BIAS_AT + channel); // last: it may be far larger than the products
+#pragma unroll
+  for (int q0 = 0; q0 < LANE_CELLS; q0 += STRIP) {
+    const int first = at + q0 * CELL_GAP;
+    float strip[STRIP * RT];
+#pragma unroll
+    for (int i = 0; i < STRIP; i++)
+#pragma unroll
+      for (int r = 0; r < RT; r++) strip[i * RT + r] = sums[r][(q0 + i) / 2][j][(q0 + i) % 2 * 2 + k] + bias;
+    finish<INSIDE>(a, tile, rg, c < CO, channel, first / TW / TH, first / TW % TH, first % TW, strip);
+  }
+}
+
+// m: the warp's first channel of this round. A branch a channel: with one for all of them the compiler holds more at once
+// than there are registers.
+__device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int rg, const Place &p, int m, const Sums &sums) {
+#pragma unroll
+  for (int j = 0; j < NT; j++)
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+      const int c = tile.c0 + m + 8 * j + threadIdx.x % 4 * 2 + k;
+      if (tile.inside) finish_channel<true>(a, tile, rg, p.cell, c, sums, j, k);
+      else finish_channel<false>(a, tile, rg, p.cell, c, sums, j, k);
+    }
+}
+
+// resident: the weights are in shared memory already.
+__device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg, bool resident, float *smem) {
+  u32 *xs = (u32 *)smem, *ws = xs + X_FLOATS;
+  const Place p = place_of(threadIdx.x);
+  Sums sums;
+  clear(sums);
 #pragma unroll 1
-  for (int e0 = 0; e0 < CI_STEPS * 8; e0 += EC) {
+  for (int e0 = 0; e0 < CI_STEPS * STEP_WORDS; e0 += EC) {
     __syncthreads();
     stage_input(a, tile, e0, xs);
     if (!resident) stage_weights(a, tile, e0, ws);
     __syncthreads();
-    multiply(p, xs, ws, sums);
+    if (ROUNDS == 1) multiply(p, xs, ws + p.w, sums);
   }
-#pragma unroll
-  for (int i = 0; i < MT; i++)
-#pragma unroll
-    for (int j = 0; j < NT; j++)
-#pragma unroll
-      for (int k = 0; k < 4; k++) {
-        const int c = tile.c0 + p.m + 8 * j + lane % 4 * 2 + k % 2;
-        const int at = p.cell + 16 * i + lane / 4 + k / 2 * 8;
-        const int channel = tile.group * CO + (c < CO ? c : CO - 1);
-        const float bias = __ldg(a.packed + BIAS_AT + channel);
-        float cell[RT];
-#pragma unroll
-        for (int r = 0; r < RT; r++) cell[r] = sums[r][i][j][k] + bias;
-        finish(a, tile, rg, c < CO, channel, at / TW / TH, at / TW % TH, at % TW, cell);
-      }
+  if (ROUNDS == 1) {
+    finish_sums(a, tile, rg, p, p.m, sums);
+    return;
+  }
+#pragma unroll 1
+  for (int round = 0; round < ROUNDS; round++) {
+    clear(sums);
+    multiply(p, xs, ws + p.w + round * (BM / ROUNDS / 8) * BLOCK_WORDS, sums);
+    finish_sums(a, tile, rg, p, p.m + round * (BM / ROUNDS), sums);
+  }
 }

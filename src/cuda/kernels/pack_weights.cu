@@ -27,14 +27,14 @@ extern "C" __global__ void __launch_bounds__(256) pack_weights(const __grid_cons
   for (i64 at = (i64)blockIdx.x * 256 + threadIdx.x; at < WEIGHT_WORDS; at += (i64)gridDim.x * 256) {
     i64 rest = at;
 #if defined(WORD_IS_F32) || defined(WORD_IS_F16) || defined(WORD_IS_BF16)
-    // [group][step][KERNEL][CO_PAD / 8][lane][2]: lane 4 g + t holds words t and t + 4 of column g
-    const int half = (int)(rest % 2), lane = (int)(rest / 2 % 32);
-    rest /= 64;
+    // [group][step][KERNEL][CO_PAD / 8][lane][STEP_WORDS / 4]: lane 4 g + t holds words t (and t + 4) of column g
+    const int half = (int)(rest % (STEP_WORDS / 4)), lane = (int)(rest / (STEP_WORDS / 4) % 32);
+    rest /= 8 * STEP_WORDS;
     const int column = (int)(rest % (CO_PAD / 8)) * 8 + lane / 4;
     rest /= CO_PAD / 8;
     const int k = (int)(rest % KERNEL);
     rest /= KERNEL;
-    const int i = (int)(rest % CI_STEPS) * 8 + lane % 4 + 4 * half;
+    const int i = (int)(rest % CI_STEPS) * STEP_WORDS + lane % 4 + 4 * half;
     const int group = (int)(rest / CI_STEPS);
     ((u32 *)a.packed)[WEIGHTS_AT + at] = word_of(a, i, column, group * CI, k);
 #else

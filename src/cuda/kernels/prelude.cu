@@ -46,9 +46,28 @@ __device__ __forceinline__ float from_bf16(u16 bits) { return __int_as_float((in
 
 // Round to nearest even; NaN stays a NaN.
 __device__ __forceinline__ u16 to_bf16(float value) {
+#if __CUDA_ARCH__ >= 800
+  u16 converted;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(converted) : "f"(value));
+  return converted;
+#else
   u32 bits = (u32)__float_as_int(value);
   if (value != value) return 0x7fff;
   return (u16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+#endif
+}
+
+// Two numbers of a 16-bit type in one word, the first in its lower half.
+template <int TYPE>
+__device__ __forceinline__ u32 to_pair(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+  u32 pair;
+  if (TYPE == F16) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return TYPE == F16 ? to_f16(low) | (u32)to_f16(high) << 16 : to_bf16(low) | (u32)to_bf16(high) << 16;
+#endif
 }
 
 template <int TYPE>
@@ -89,8 +108,16 @@ __device__ __forceinline__ void store_at(char *base, i64 index, float value) {
 
 // ---- operators ----
 
-__device__ __forceinline__ float max_nan(float a, float b) { return a != a || a > b ? a : b; }
-__device__ __forceinline__ float min_nan(float a, float b) { return a != a || a < b ? a : b; }
+__device__ __forceinline__ float max_nan(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+#else
+  return a != a || a > b ? a : b;
+#endif
+}
+__device__ __forceinline__ float min_nan(float a, float b) { return -max_nan(-a, -b); }
 
 __device__ __forceinline__ float op_relu(float x) { return x < 0 ? 0.0f : x; }
 __device__ __forceinline__ float op_slopes(float x, float pos, float neg) { return x > 0 ? pos * x : neg * x; }
@@ -150,17 +177,21 @@ __device__ __forceinline__ int window_count(int o, int stride, int kernel, int d
   return count_before(start, size, dilation, kernel) - count_before(start, 0, dilation, kernel);
 }
 
-// Consecutive elements along W: one wide store where the address allows.
+// N consecutive elements along W, at most 16 bytes: one store where they are wide, that is, dense and aligned to their size.
 template <int TYPE, int N>
-__device__ __forceinline__ void store_run(char *base, i64 index, i64 stride, const float (&v)[N]) {
-  const int size = size_of(TYPE) * N;
-  char *to = base + index * size_of(TYPE);
-  bool wide = stride == 1 && (unsigned long long)to % size == 0;
-  if (TYPE == F32 && N == 2 && wide) *(float2 *)to = make_float2(v[0], v[N - 1]);
-  else if (TYPE == F32 && N == 4 && wide) *(float4 *)to = make_float4(v[0], v[1 % N], v[2 % N], v[3 % N]);
-  else if (TYPE != F32 && N == 2 && wide)
-    *(u32 *)to = TYPE == F16 ? to_f16(v[0]) | (u32)to_f16(v[N - 1]) << 16 : to_bf16(v[0]) | (u32)to_bf16(v[N - 1]) << 16;
-  else
+__device__ __forceinline__ void store_run(char *base, int index, int stride, bool wide, const float (&v)[N]) {
+  char *to = base + (i64)index * size_of(TYPE);
+  if (!wide || N == 1) {
 #pragma unroll
     for (int i = 0; i < N; i++) store_at<TYPE>(base, index + i * stride, v[i]);
+    return;
+  }
+  enum { WORDS = N * size_of(TYPE) / 4 };
+  u32 word[WORDS ? WORDS : 1];
+#pragma unroll
+  for (int i = 0; i < WORDS; i++)
+    word[i] = TYPE == F32 ? (u32)__float_as_int(v[i]) : to_pair<TYPE>(v[2 * i % N], v[(2 * i + 1) % N]);
+  if (WORDS == 1) *(u32 *)to = word[0];
+  if (WORDS == 2) *(uint2 *)to = make_uint2(word[0], word[1 % WORDS]);
+  if (WORDS == 4) *(uint4 *)to = make_uint4(word[0], word[1 % WORDS], word[2 % WORDS], word[3 % WORDS]);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Global memory to shared memory: the input's halo tile for one chunk of input channels. Elements outside the input become
-// zeros. word_at and put are the inner product's: what a word of the tile is, and where it goes.
+// zeros. word_at and slot_of are the inner product's: what a word of the tile is, and where it goes.
 
 // Where channel 0 of a position lies, in elements from the tile's first position; whether x holds it.
 __device__ __forceinline__ bool input_offset(const Args &a, const Tile &tile, int position, int &offset) {
@@ -26,7 +26,7 @@ __device__ __forceinline__ void stage_input(const Args &a, const Tile &tile, int
       int offset;
       const int e = i % EC, position = i / EC;
       const bool in = input_offset(a, tile, position, offset);
-      xs[e * X_PITCH + position] = word_at(a, in, origin, offset, e0 + e);
+      xs[slot_of(0, e, position)] = word_at(a, in, origin, offset, e0 + e);
     }
     return;
   }
@@ -41,6 +41,6 @@ __device__ __forceinline__ void stage_input(const Args &a, const Tile &tile, int
     for (int e = 0; e < BATCH; e++) word[e] = word_at(a, in, origin, offset, e0 + first + e);
 #pragma unroll
     for (int e = 0; e < BATCH; e++)
-      if (BATCHES * BATCH == EC || first + e < EC) xs[(first + e) * X_PITCH + position] = word[e];
+      if (BATCHES * BATCH == EC || first + e < EC) xs[slot_of(first, e, position)] = word[e];
   }
 }

@@ -5,6 +5,7 @@ struct Tile {
   int qd, qh, qw;          // first cell
   int od, oh, ow;          // cells before it in the tile buffers
   char *y;                 // fused: channel 0 of the first cell's first output
+  bool inside, wide;       // fused: all of it is stored; RUN outputs along W are dense and aligned
   int first, end;          // channels, of all, that tile buffers hold: never another group's
 };
 

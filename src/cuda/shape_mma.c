@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiles of the tensor-core kernel: fragments of a warp, warps of a block, and how its input lies in shared memory. */
+#include <string.h>
+
+#include "../checked.h"
+#include "shape.h"
+
+enum {
+  MAX_SUMS = 64, /* registers of sums of a thread: four blocks of 4 warps fit a multiprocessor */
+  MAX_UNROLLED = 1024,
+  WARPS = 4, /* of a block: small blocks, so that some load while others multiply */
+  MAX_WINDOW = 16,
+  LANE_GROUPS = 8 /* lanes of a warp that have different cells */
+};
+
+/* What a tiling of the extent into tiles of so many cells costs: outputs, beyond the borders too, and inputs, a halo
+   included; lines of the result that are written in short pieces count more. */
+static double tiling_cost(const uc_cuda_kernel *k, const int64_t extent[UC_AXES],
+                          const int64_t cells[UC_AXES], int64_t result_bytes) {
+  double tiles = 1, outputs = 1, inputs = 1;
+  for (int a = 0; a < UC_AXES; a++) {
+    tiles *= (double)uc_ceil_div(extent[a], cells[a]);
+    outputs *= (double)cells[a];
+    inputs *= (double)uc_cuda_input_size(k, a, cells[a]);
+  }
+  int64_t line = uc_min(cells[2], extent[2]) * result_bytes;
+  double pieces = line >= 64 ? 1 : line >= 32 ? 1.25 : 1.5;
+  return tiles * (outputs * pieces + inputs / 4);
+}
+
+/* `count` cells, a power of two, as powers of two along the axes, whole strips along W: the cheapest tiling. */
+static void tile_cells(uc_cuda_kernel *k, int64_t count, const int64_t extent[UC_AXES],
+                       int64_t result_bytes) {
+  double best = -1;
+  for (int64_t w = count; w >= (k->strip == 1 ? LANE_GROUPS : k->strip); w /= 2)
+    for (int64_t h = 1; h <= count / w; h *= 2) {
+      int64_t cells[UC_AXES] = {count / w / h, h, w};
+      double cost = tiling_cost(k, extent, cells, result_bytes);
+      if (best >= 0 && cost >= best) continue;
+      best = cost;
+      memcpy(k->cells, cells, sizeof cells);
+    }
+}
+
+/* Bytes of one cell's outputs along W. */
+static int64_t result_bytes(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  int64_t size = (int64_t)upconv_dtype_size(e->lowered->source.y_dtype);
+  return size * (k->pool >= 0 ? 1 : k->residues[2]);
+}
+
+/* Whether a lane's cells lie apart: no strip of them could be stored at once where dense rows are not aligned to it. */
+static bool spread(const uc_cuda_engine *e, const uc_cuda_kernel *k, int64_t width) {
+  int64_t strip = 2 * k->mt * (k->pool >= 0 ? 1 : k->residues[2]);
+  int64_t most = 16 / (int64_t)upconv_dtype_size(e->lowered->source.y_dtype), run = 1;
+  while (run < most && strip % (2 * run) == 0) run *= 2;
+  return width >= LANE_GROUPS && width % run != 0;
+}
+
+static void choose_warps(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t warps_n,
+                         int64_t rounds, const int64_t extent[UC_AXES]) {
+  int64_t cells = uc_cuda_cell_count(extent);
+  k->warps_m = uc_max(1, uc_min(WARPS / warps_n, cells / (16 * k->mt)));
+  k->rounds = rounds;
+  k->bm = warps_n * 8 * k->nt * rounds;
+  k->threads = 32 * k->warps_m * warps_n;
+  tile_cells(k, k->warps_m * 16 * k->mt, extent, result_bytes(e, k));
+}
+
+static int64_t staging_limit(const uc_cuda_engine *e) {
+  return uc_min(UC_CUDA_RESIDENT_FLOATS, e->target.shared_bytes / 8);
+}
+
+/* At most so much shared memory for input and weights of all channels, paddings included. */
+static int64_t most_floats(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  int64_t inputs = uc_cuda_input_size(k, 2, k->cells[2]) + 3;
+  for (int a = 0; a < 2; a++) inputs *= uc_cuda_input_size(k, a, k->cells[a]);
+  int64_t planes = 4 * ((inputs + 1) * e->step_words / 4 + 32) + 32;
+  return e->ci_steps * (planes + e->step_words * e->kernel_size * k->bm);
+}
+
+const char *uc_cuda_choose_mma(const uc_cuda_engine *e, uc_cuda_kernel *k,
+                               const int64_t extent[UC_AXES], int64_t width) {
+  k->rt = uc_volume(k->residues);
+  k->residue_groups = 1;
+  if (k->rt * 4 > 2 * MAX_SUMS) return "more phases than the tensor-core kernel holds in registers";
+  int64_t most = uc_max(1, MAX_SUMS / 4 / k->rt); /* of MT * NT */
+  int64_t columns = uc_power_of_two(uc_ceil_div(e->group_out, 8));
+  k->nt = uc_min(columns, most >= 16 ? 4 : most >= 4 ? 2 : 1);
+  k->mt = 1;
+  while (k->mt < 4 && k->mt * 2 * k->nt <= most) k->mt *= 2;
+  int64_t cells = uc_cuda_cell_count(extent);
+  while (k->mt > 1 && cells < 16 * k->mt) k->mt /= 2;
+  k->strip = spread(e, k, width) ? 1 : 2 * k->mt;
+  /* all warps over positions, if the tile's whole input and all weights fit: halos are smaller then */
+  choose_warps(e, k, 1, columns / k->nt, extent);
+  if (k->rounds > 1 && most_floats(e, k) > staging_limit(e))
+    choose_warps(e, k, uc_min(columns / k->nt, WARPS), 1, extent);
+  return NULL;
+}
+
+/* A row of taps reads one window of the input, loaded by wide instructions; where taps lie far apart, each reads its own. */
+static void choose_window(uc_cuda_kernel *k, int64_t lane_words) {
+  k->window = 2 * k->mt; /* the lane's cells */
+  k->vector = 1;
+  if (k->strip == 1) return;
+  int64_t window = (k->strip - 1) * k->step[2] + k->span[2] + 1;
+  int64_t vector = lane_words == 1 && k->strip * k->step[2] % 4 == 0 ? 4 : 2;
+  window = uc_ceil_div(window, vector) * vector;
+  if (window > MAX_WINDOW) return;
+  k->window = window;
+  k->vector = vector;
+  k->x_size[2] = uc_ceil_div(k->x_size[2], k->vector) * k->vector;
+}
+
+/* Planes t = 0 .. 3 of the input tile begin `odd` (t % 2) and `high` (t / 2) words beyond a multiple of all banks, so that
+   neighbouring lanes, which are lane_step words apart within a plane, meet no bank twice. */
+static void choose_planes(uc_cuda_kernel *k, int64_t lane_words) {
+  int64_t lane_step = k->strip * k->step[2] * lane_words;
+  k->skew_odd = lane_step == 8 || lane_step == 16 ? 4 : 8;
+  if (k->vector == 1 && lane_words == 2) k->skew_odd = 2;
+  k->skew_high = lane_step == 16 ? 8 : 16;
+  int64_t positions = uc_ceil_div(uc_volume(k->x_size), 2) * 2;
+  k->x_plane = uc_ceil_div(positions * lane_words, 32) * 32;
+}
+
+const char *uc_cuda_stage_mma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
+  if (k->tap_count * k->mt * k->nt > MAX_UNROLLED)
+    return "more taps than the tensor-core kernel unrolls";
+  int64_t lane_words = e->step_words / 4;
+  choose_window(k, lane_words);
+  choose_planes(k, lane_words);
+  k->x_step_words = 4 * k->x_plane + k->skew_odd + k->skew_high;
+  int64_t step = k->x_step_words + e->step_words * e->kernel_size * k->bm;
+  k->resident = e->ci_steps * step <= staging_limit(e);
+  int64_t most = uc_max(1, UC_CUDA_STAGING_FLOATS / step);
+  int64_t steps =
+      k->resident ? e->ci_steps : uc_ceil_div(e->ci_steps, uc_ceil_div(e->ci_steps, most));
+  k->chunk = e->step_words * steps;
+  k->x_floats = uc_ceil_div(steps * k->x_step_words, 4) * 4;
+  k->staging_floats = k->x_floats + k->chunk * e->kernel_size * k->bm;
+  k->static_taps = k->shared_weights = true;
+  return k->staging_floats * 4 > e->target.shared_bytes
+             ? "tile and weights of one chunk do not fit shared memory"
+             : NULL;
+}
