@@ -378,9 +378,9 @@ static void emit_finish(uc_text *text, const uc_cuda_kernel *k) {
   const int64_t *size = k->box[s].size;
   uc_text_add(text,
               "\n// A cell of the convolution goes to its tile buffer.\n"
+              "template <bool INSIDE>\n"
               "__device__ __forceinline__ void finish(const Args &, const Tile &tile, int rg, bool "
-              "live, int "
-              "c, int jd, int jh, int jw,\n"
+              "live, int c, int jd, int jh, int jw,\n"
               "                                       const float (&cell)[RT]) {\n"
               "#pragma unroll\n"
               "  for (int r = 0; r < RT; r++) {\n"
