@@ -136,6 +136,13 @@ static channels random_channels(uint64_t *r) {
   return c;
 }
 
+static channels dense_channels(uint64_t *r) {
+  channels c = {.groups = PICK(r, 1, 1, 1, 2, 3)};
+  c.in = c.groups * PICK(r, 2, 3, 4, 5, 7, 8, 8, 9, 12, 16, 16, 17, 24, 32, 40);
+  c.out = c.groups * PICK(r, 4, 5, 7, 8, 8, 9, 16, 16, 17, 24, 32, 40);
+  return c;
+}
+
 /* ---- text ---- */
 
 static void append_axes(char *text, const char *name, int nd, const axis *a, size_t field) {
@@ -156,19 +163,30 @@ static void append_types(uint64_t *r, char *text) {
   if (one_in(r, 10)) append(text, " math=tf32");
 }
 
+/* x and w of one 16-bit type, or float32 that may be rounded to TF32. */
+static void append_dense_types(uint64_t *r, char *text) {
+  static const char *const types[] = {"x=f16 w=f16", "x=bf16 w=bf16", "math=tf32",
+                                      "x=f16 math=tf32"};
+  static const char *const y[] = {"f32", "f16", "bf16"};
+  append(text, " %s y=%s", types[any(r, 0, 3)], y[any(r, 0, 2)]);
+  if (one_in(r, 3)) append(text, " xlayout=ndhwc");
+  if (one_in(r, 3)) append(text, " ylayout=ndhwc");
+}
+
 /* Multiply-adds and outputs: small, so that thousands of problems run under sanitizers; sometimes
  * large enough for tiles. */
-static bool has_fair_size(uint64_t *r, int nd, int64_t batch, const channels *c, const axis *a) {
+static bool has_fair_size(uint64_t *r, int nd, int64_t batch, const channels *c, const axis *a,
+                          double scale) {
   double macs = (double)(batch * c->in * (c->out / c->groups)), outputs = (double)(batch * c->out);
   for (int i = 0; i < nd; i++) {
     macs *= (double)(a[i].in * a[i].k);
     outputs *= (double)out_size(&a[i]);
   }
-  double scale = one_in(r, 15) ? 6 : 1;
+  if (one_in(r, 15)) scale *= 6;
   return macs <= 1e5 * scale && outputs <= 4e3 * scale;
 }
 
-void random_problem_text(uint64_t seed, char text[RANDOM_TEXT]) {
+static void problem_text(uint64_t seed, bool dense, char text[RANDOM_TEXT]) {
   uint64_t state = seed, *r = &state;
   int nd = (int)any(r, 1, 3);
   axis a[UPCONV_MAX_SPATIAL];
@@ -176,8 +194,8 @@ void random_problem_text(uint64_t seed, char text[RANDOM_TEXT]) {
   int64_t batch = one_in(r, 30) ? 0 : PICK(r, 1, 1, 1, 2, 2, 3);
   do {
     random_axes(r, nd, a);
-    c = random_channels(r);
-  } while (!has_fair_size(r, nd, batch, &c, a));
+    c = (dense ? dense_channels : random_channels)(r);
+  } while (!has_fair_size(r, nd, batch, &c, a, dense ? 10 : 1));
   text[0] = '\0';
   append(text, "n%lld ci%lld co%lld g%lld", (long long)batch, (long long)c.in, (long long)c.out,
          (long long)c.groups);
@@ -189,6 +207,10 @@ void random_problem_text(uint64_t seed, char text[RANDOM_TEXT]) {
   append_axes(text, "pe", nd, a, offsetof(axis, pe));
   append_axes(text, "op", nd, a, offsetof(axis, op));
   if (!one_in(r, 3)) append(text, " bias");
-  append_types(r, text);
-  random_epilogue(r, nd, a[nd - 1].s, text);
+  (dense ? append_dense_types : append_types)(r, text);
+  if (!dense || one_in(r, 2)) random_epilogue(r, nd, a[nd - 1].s, text);
 }
+
+void random_problem_text(uint64_t seed, char text[RANDOM_TEXT]) { problem_text(seed, false, text); }
+
+void random_dense_text(uint64_t seed, char text[RANDOM_TEXT]) { problem_text(seed, true, text); }

@@ -16,5 +16,7 @@ enum { RANDOM_TEXT = 2048 };
 
 /* The same seed gives the same text everywhere. */
 void random_problem_text(uint64_t seed, char text[RANDOM_TEXT]);
+/* Larger ones, with the channels, types and short tails that tensor cores take. */
+void random_dense_text(uint64_t seed, char text[RANDOM_TEXT]);
 
 #endif

@@ -476,7 +476,7 @@ static int run_all(uint64_t seed, long count) {
   for (long i = 0; i < count; i++) {
     char text[RANDOM_TEXT];
     uint64_t own = seed * SEEDS_APART + (uint64_t)i;
-    random_problem_text(own, text);
+    (on_device && own % 2 == 1 ? random_dense_text : random_problem_text)(own, text);
     failed += !run_case(text, own, undecided);
   }
   rare = tally_print(count >= COUNT_FOR_ENOUGH ? ENOUGH_CASES : 0);

@@ -115,10 +115,14 @@ static void choose_window(uc_cuda_kernel *k, int64_t lane_words) {
 /* Planes t = 0 .. 3 of the input tile begin `odd` (t % 2) and `high` (t / 2) words beyond a multiple of all banks, so that
    neighbouring lanes, which are lane_step words apart within a plane, meet no bank twice. */
 static void choose_planes(uc_cuda_kernel *k, int64_t lane_words) {
-  int64_t lane_step = k->strip * k->step[2] * lane_words;
-  k->skew_odd = lane_step == 8 || lane_step == 16 ? 4 : 8;
-  if (k->vector == 1 && lane_words == 2) k->skew_odd = 2;
-  k->skew_high = lane_step == 16 ? 8 : 16;
+  int64_t lane_step = k->strip * k->step[2] * (k->vector > 1 ? lane_words : 1);
+  if (k->vector > 1) {
+    k->skew_odd = lane_step == 8 || lane_step == 16 ? 4 : 8;
+    k->skew_high = lane_step == 16 ? 8 : 16;
+  } else {
+    k->skew_odd = lane_step == 1 ? 8 : 1;
+    k->skew_high = lane_step <= 2 ? 16 : 2;
+  }
   int64_t positions = uc_ceil_div(uc_volume(k->x_size), 2) * 2;
   k->x_plane = uc_ceil_div(positions * lane_words, 32) * 32;
 }

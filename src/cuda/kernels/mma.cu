@@ -73,13 +73,15 @@ __device__ __forceinline__ void stage_weights(const Args &a, const Tile &tile, i
   }
 }
 
-// The input tile: for every step, a plane for each t. With two words a lane, a plane holds pairs of positions, word t of
+// The input tile: for every step, a plane for each t. With two words a lane and windows, a plane holds pairs of positions, word t of
 // both, then word t + 4 of both: what a fragment wants in four registers in a row. Planes begin in different banks, so that
 // the lanes of a load meet no bank twice.
 __device__ __forceinline__ int plane_at(int t) { return t * X_PLANE + t % 2 * SKEW_ODD + t / 2 * SKEW_HIGH; }
 
+// Without windows (VECTOR 1) words t of all positions, then words t + 4: a lane may begin at an odd position.
+enum { PAIRS = LANE_WORDS == 2 && VECTOR > 1 };
 __device__ __forceinline__ int position_at(int position, int half) {
-  return LANE_WORDS == 1 ? position : position / 2 * 4 + half * 2 + position % 2;
+  return PAIRS ? position / 2 * 4 + half * 2 + position % 2 : position + half * (X_PLANE / 2);
 }
 
 // Where word first + e goes; first is a multiple of the step.
@@ -103,7 +105,7 @@ __device__ __forceinline__ Place place_of(int thread) {
   const int lane = thread % 32, warp = thread / 32;
   p.cell = warp % WARPS_M * 8 * LANE_CELLS + lane / 4 * STRIP;
   p.m = warp / WARPS_M * 8 * NT;
-  p.x = plane_at(lane % 4) + cell_offset(p.cell) * LANE_WORDS;
+  p.x = plane_at(lane % 4) + cell_offset(p.cell) * (PAIRS ? 2 : 1);
   p.w = p.m / 8 * BLOCK_WORDS + lane * LANE_WORDS;
   return p;
 }
