@@ -23,7 +23,7 @@ static upconv_context *open_for(const char *device) {
   return context;
 }
 
-/* A dense view of up to four axes; the first 0 - 1 ends the shape. */
+/* A dense view of up to three axes; sizes beyond the rank are ignored. */
 static uc_plain_view dense(uc_plain_dtype dtype, int rank, int64_t a, int64_t b, int64_t c) {
   uc_plain_view v = {.dtype = dtype, .rank = rank, .shape = {a, b, c}};
   int64_t stride = 1;

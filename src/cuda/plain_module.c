@@ -60,38 +60,51 @@ static upconv_status build(const uc_plain_set *set, const request *r, uc_cuda_mo
   return status;
 }
 
-/* Finds or makes the module. */
-static upconv_status get_module(uc_plain_set *set, const request *r, uc_cuda_module *module) {
+static char *make_key(const request *r) {
   size_t length = strlen(r->file) + strlen(r->defines) + 2;
-  uc_plain_module *entry = calloc(1, sizeof *entry);
   char *key = malloc(length);
-  upconv_status status = UPCONV_OK;
-  if (!entry || !key) {
-    status = uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a module's name");
-  } else {
-    uc_text text;
-    uc_text_init(&text, key, length);
-    uc_text_add(&text, "%s\n%s", r->file, r->defines);
-    for (const uc_plain_module *m = set->first; m; m = m->next)
-      if (strcmp(m->key, key) == 0) {
-        *module = m->module;
-        free(entry);
-        free(key);
-        return UPCONV_OK;
-      }
-    status = build(set, r, &entry->module);
-  }
+  uc_text text;
+  uc_text_init(&text, key, key ? length : 0);
+  uc_text_add(&text, "%s\n%s", r->file, r->defines);
+  return key;
+}
+
+static uc_plain_module *find_module(const uc_plain_set *set, const char *key) {
+  uc_plain_module *m = set->first;
+  while (m && strcmp(m->key, key) != 0) m = m->next;
+  return m;
+}
+
+/* Takes over the key. */
+static upconv_status add_module(uc_plain_set *set, const request *r, char *key,
+                                uc_plain_module **module) {
+  uc_plain_module *m = calloc(1, sizeof *m);
+  upconv_status status =
+      m ? build(set, r, &m->module) : uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a module");
   if (status != UPCONV_OK) {
-    free(entry);
     free(key);
+    free(m);
     return status;
   }
-  entry->key = key;
-  entry->next = set->first;
-  set->first = entry;
+  m->key = key;
+  m->next = set->first;
+  set->first = m;
   set->modules++;
-  *module = entry->module;
+  *module = m;
   return UPCONV_OK;
+}
+
+static upconv_status get_module(uc_plain_set *set, const request *r, uc_cuda_module *module) {
+  char *key = make_key(r);
+  if (!key) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a module's name");
+  upconv_status status = UPCONV_OK;
+  uc_plain_module *found = find_module(set, key);
+  if (found)
+    free(key);
+  else
+    status = add_module(set, r, key, &found);
+  if (status == UPCONV_OK) *module = found->module;
+  return status;
 }
 
 upconv_status uc_plain_functions(uc_plain_set *set, const char *file, const char *defines,
