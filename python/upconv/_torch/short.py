@@ -79,16 +79,26 @@ def remember(arguments: tuple[Any, ...], call: execute.Call, sizes: execute.Size
     x, weight, bias, text, params, tensors = *arguments[1:4], *arguments[9:]
     if not _is_fit(call, x, weight, bias, params, tensors):
         return
+    kept = None if x.is_cuda else packing.find(weight, call.packing)
+    if not x.is_cuda and (kept is None or kept.copies is None):
+        return
+    prepared = prepare(call, x, kept, autograd.Settings(sizes, text, len(params)))
+    if len(module.known) >= _MOST_KEPT:
+        module.known.clear()
+        _watched.clear()
+    key = module.store(*arguments, prepared)
+    owners = [weight] if bias is None else [weight, bias]
+    _watched[key] = [weakref.ref(tensor, lambda _: _forget(key)) for tensor in owners]
+
+
+def prepare(
+    call: execute.Call, x: Tensor, kept: packing.Entry | None, settings: autograd.Settings
+) -> Any:
+    """What the C module runs. kept: packed weights with copies of what they were made of; None: to
+    be packed at each call, on x's device."""
     frame, pack_frame = call.execution._make_frame(), call.packing._make_frame()
-    kept: packing.Entry | None = None
-    copies: tuple[tuple[int, int], ...] = ()
-    if not x.is_cuda:
-        kept = packing.find(weight, call.packing)
-        if kept is None or kept.copies is None:
-            return
-        copies = tuple((address, size) for _, address, size in kept.copies)
+    copies = () if kept is None or kept.copies is None else tuple(c[1:] for c in kept.copies)
     packed_size = -(-call.packed_size // 256) * 256
-    settings = autograd.Settings(sizes, text, len(params))
     objects = (
         call.shape,
         call.strides,
@@ -101,7 +111,7 @@ def remember(arguments: tuple[Any, ...], call: execute.Call, sizes: execute.Size
         settings,
         (kept, call),
     )
-    prepared = module.Prepared(
+    return module.Prepared(
         _address(_library.lib.upconv_execute),
         _address(_library.lib.upconv_plan_pack) if kept is None else 0,
         call.execution.plan.handle,
@@ -114,12 +124,6 @@ def remember(arguments: tuple[Any, ...], call: execute.Call, sizes: execute.Size
         packed_size,
         objects,
     )
-    if len(module.known) >= _MOST_KEPT:
-        module.known.clear()
-        _watched.clear()
-    key = module.store(*arguments, prepared)
-    owners = [weight] if bias is None else [weight, bias]
-    _watched[key] = [weakref.ref(tensor, lambda _: _forget(key)) for tensor in owners]
 
 
 def _forget(key: Any) -> None:
