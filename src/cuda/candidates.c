@@ -9,6 +9,7 @@
 #include "../checked.h"
 #include "../status.h"
 #include "codegen.h"
+#include "cost.h"
 #include "engine.h"
 #include "launch.h"
 #include "module.h"
@@ -90,47 +91,18 @@ static const char *depthwise_refuses(const upconv_context *context, const uc_low
   return cannot_shape(context, lowered, DEPTHWISE);
 }
 
-/* ---- what it would cost: a rough roofline, in seconds ---- */
+/* ---- what it would cost ---- */
 
-static double bytes_of(const uc_lowered *lowered) {
-  const upconv_problem *p = &lowered->conv;
-  double in = (double)p->batch * (double)p->in_channels,
-         out = (double)p->batch * (double)p->out_channels;
-  for (int a = 0; a < UC_AXES; a++) {
-    in *= (double)p->axis[a].in_size;
-    out *= (double)p->axis[a].in_size * (double)p->axis[a].stride;
-  }
-  return in * (double)upconv_dtype_size(p->x_dtype) + out * (double)upconv_dtype_size(p->y_dtype);
-}
-
-/* outputs_per_sm_clock: what every output takes beside its products. */
-static double cost_at(const upconv_context *context, const uc_lowered *lowered,
-                      double macs_per_sm_clock, double outputs_per_sm_clock) {
-  const upconv_problem *p = &lowered->conv;
-  int64_t in_size[UC_AXES];
-  double outputs = (double)p->batch * (double)p->out_channels;
-  for (int a = 0; a < UC_AXES; a++) {
-    in_size[a] = p->axis[a].in_size;
-    outputs *= (double)in_size[a] * (double)p->axis[a].stride;
-  }
-  double macs = uc_problem_macs(p, p->batch, in_size);
-  double compute = macs / macs_per_sm_clock + outputs / outputs_per_sm_clock;
-  compute /= 1.5e9 * context->target->sm_count;
-  double memory = bytes_of(lowered) / (2.5e10 * context->target->sm_count);
-  return 3e-6 + (compute > memory ? compute : memory);
-}
-
-/* Where a thread's input serves few products, staging it is most of the work: measured on depthwise problems. */
 static double ffma_cost(const upconv_context *context, const uc_lowered *lowered) {
-  const upconv_problem *p = &lowered->conv;
-  double served = (double)uc_min(8, p->out_channels / p->groups);
-  return cost_at(context, lowered, 80, is_depthwise(lowered) ? served : 1e9);
+  return uc_cuda_ffma_cost(context->target, lowered);
 }
+
 static double depthwise_cost(const upconv_context *context, const uc_lowered *lowered) {
-  return cost_at(context, lowered, 100, 16);
+  return uc_cuda_depthwise_cost(context->target, lowered);
 }
+
 static double mma_cost(const upconv_context *context, const uc_lowered *lowered) {
-  return cost_at(context, lowered, 300, 1e9);
+  return uc_cuda_mma_cost(context->target, lowered, (upconv_dtype)mma_word(lowered));
 }
 
 /* ---- create ---- */
