@@ -321,7 +321,11 @@ SERVES: list[tuple[Callable[..., Any], str]] = [
     (multiplies_matrices, "addmm baddbmm bmm mm"),
     (softmax, "_softmax"),
     (log_softmax, "_log_softmax"),
-    (batch_norm, "_native_batch_norm_legit_no_training native_batch_norm"),
+    (
+        batch_norm,
+        """_batch_norm_no_update _native_batch_norm_legit_no_training cudnn_batch_norm
+        native_batch_norm""",
+    ),
     (group_norm, "native_group_norm"),
     (layer_norm, "native_layer_norm"),
 ]

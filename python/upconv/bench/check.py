@@ -131,6 +131,7 @@ class Checker:
         self.original, self.ours, self.rounding = original, ours, rounding
         self.seconds, self.advance = seconds, advance
         self.verdict = Verdict()
+        self.parts: dict[Any, list[slice]] = {}  # of the batch, by the shapes of the inputs
         self.twin: torch.nn.Module | None = None
         try:
             self.twin = convert_model(copy.deepcopy(original), None, torch.float64)
@@ -168,7 +169,10 @@ class Checker:
         if self.twin is None:
             self.judge_by_original(ours, original, excesses)
             return
-        parts = parts_of(self.original, inputs)
+        shapes = tuple(v.shape for v in tensors_of(inputs))
+        if shapes not in self.parts:
+            self.parts[shapes] = parts_of(self.original, inputs)
+        parts = self.parts[shapes]
         first = number * len(parts) // count
         batch = batch_of(inputs, original)
         for place, part in enumerate(parts[first:] + parts[:first]):

@@ -13,6 +13,7 @@ import torch
 
 from upconv.bench.planned import Account
 from upconv.bench.reference import tensors_of
+from upconv.bench.rounding import convolutions_use_tf32, products_use_tf32, quiet
 from upconv.bench.timing import Clock
 
 # It warns that it cannot count Triton's kernels; none are counted here.
@@ -62,13 +63,13 @@ def measure_rates(device: torch.device, dtype: torch.dtype, clock: Clock) -> Rat
         )
     roomy = torch.cuda.mem_get_info(device)[0] > 4 << 30
     size, side = (1 << 30, 8192) if roomy else (1 << 27, 4096)
-    # The matrix product is what convolutions may use: TF32 where cuDNN may.
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32
-    try:
-        return Rates(copy_rate(device, clock, size), matrix_rate(device, dtype, clock, side))
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+    before = products_use_tf32()
+    with quiet():  # the matrix product is what convolutions may use: TF32 where cuDNN may
+        torch.backends.cuda.matmul.allow_tf32 = convolutions_use_tf32()
+        try:
+            return Rates(copy_rate(device, clock, size), matrix_rate(device, dtype, clock, side))
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def count_flop(model: Callable[..., Any], inputs: list[Any], account: Account) -> int:

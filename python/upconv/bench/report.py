@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from upconv.bench.rounding import convolutions_use_tf32
 from upconv.bench.run import Options
 from upconv.bench.sides import COMPILE, EAGER, LAST, UPCONV
 
@@ -36,7 +37,7 @@ def settings(options: Options) -> dict[str, Any]:
         for key, value in dataclasses.asdict(options).items()
     }
     if options.device.startswith("cuda"):
-        found["math"] = "tf32" if torch.backends.cudnn.allow_tf32 else "ieee"
+        found["math"] = "tf32" if convolutions_use_tf32() else "ieee"
     return found
 
 
@@ -95,7 +96,7 @@ def verdict_lines(result: Result) -> list[str]:
 def side_table(result: Result) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("")
-    for title in ("median", "spread", "peak memory", "slower than upconv", "of the floor"):
+    for title in ("median", "spread", "peak memory", "times as long", "of the floor"):
         table.add_column(title, justify="right")
     ours, floor = sides_of(result)[UPCONV]["median_ms"], result["floor"]["milliseconds"]
     for side in result["sides"]:

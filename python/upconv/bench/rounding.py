@@ -4,9 +4,14 @@
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+
+from upconv._torch import execute
 
 FLOAT32 = 2.0**-24  # the largest relative error of one rounding to nearest
 STORED = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
@@ -39,12 +44,39 @@ class Rounding:
         return FLOAT32 * (max(chain, 4 + terms / 16) if self.tensor_core else chain)
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """PyTorch warns of its older switches for TF32, the only ones that all its versions have."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def convolutions_use_tf32() -> bool:
+    return execute.allows_tf32()
+
+
+def products_use_tf32() -> bool:
+    with quiet():
+        try:
+            return torch.backends.cuda.matmul.allow_tf32
+        except RuntimeError:  # it was set by the newer switch
+            return torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+
+def set_math(math: str | None) -> None:
+    """TF32 for convolutions and matrix products, or for neither; None leaves PyTorch's settings."""
+    if math is not None:
+        with quiet():
+            torch.backends.cudnn.allow_tf32 = math == "tf32"
+            torch.backends.cuda.matmul.allow_tf32 = math == "tf32"
+
+
 def rounding_of(device: torch.device, dtype: torch.dtype) -> Rounding:
     """As PyTorch is set up now: TF32 counts only where the device's float32 may use it."""
     if device.type != "cuda":
         return Rounding(dtype)
-    single = dtype == torch.float32
-    tf32 = 2.0**-11
-    conv = tf32 if single and torch.backends.cudnn.allow_tf32 else 0.0
-    matmul = tf32 if single and torch.backends.cuda.matmul.allow_tf32 else 0.0
+    single, tf32 = dtype == torch.float32, 2.0**-11
+    conv = tf32 if single and convolutions_use_tf32() else 0.0
+    matmul = tf32 if single and products_use_tf32() else 0.0
     return Rounding(dtype, conv, matmul, tensor_core=not single or conv > 0 or matmul > 0)

@@ -17,7 +17,7 @@ from upconv.bench.check import Checker, Verdict
 from upconv.bench.floor import Rates, count_flop, floor_of, measure_rates
 from upconv.bench.planned import account_of
 from upconv.bench.problem import Problem, UsageError, convert_model, load, load_drop_in
-from upconv.bench.rounding import rounding_of
+from upconv.bench.rounding import rounding_of, set_math
 
 Progress = Callable[[str, float], None]
 
@@ -39,14 +39,6 @@ class Options:
     drop_in: Path | None = None
 
 
-def set_math(math: str | None) -> None:
-    """TF32 for both sides, or for none; as PyTorch has it when nothing is said."""
-    if math is not None:
-        torch.backends.cudnn.allow_tf32 = math == "tf32"
-        torch.backends.cuda.matmul.allow_tf32 = math == "tf32"
-    torch.backends.cudnn.benchmark = True
-
-
 def dtype_of(values: Any) -> torch.dtype | None:
     for value in pytree.tree_leaves(values):
         if isinstance(value, torch.Tensor) and value.is_floating_point():
@@ -61,6 +53,7 @@ class Runner:
         self.options = options
         self.device = torch.device(options.device)
         set_math(options.math)
+        torch.backends.cudnn.benchmark = True  # the opponent at its best
         self.clock = timing.Clock(self.device)
         self.rates: dict[torch.dtype, Rates] = {}
 

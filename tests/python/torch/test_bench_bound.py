@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from upconv.bench import rounding
 from upconv.bench.bound import carried
 from upconv.bench.reference import run_in_double
 from upconv.bench.rounding import Rounding
@@ -75,9 +76,9 @@ def model_of(follows):
 
 
 @torch.no_grad()
-def both(model, x, rounding):
+def both(model, x, how):
     """float32's (or 16-bit) result, and float64's with its bound."""
-    done = run_in_double(copy.deepcopy(model).double(), [x], rounding)
+    done = run_in_double(copy.deepcopy(model).double(), [x], how)
     return model(x.clone()).double(), done
 
 
@@ -158,3 +159,25 @@ def test_the_default_type_is_put_back():
         done = run_in_double(model, [torch.rand(2, 3)], Rounding())
     assert torch.get_default_dtype() == torch.float32
     assert done.outputs.dtype == torch.float64
+
+
+def test_math_modes_of_a_gpu():
+    """TF32 is in the bound where PyTorch allows it; the settings need no GPU."""
+    convolutions = rounding.convolutions_use_tf32()
+    products = rounding.products_use_tf32()
+    cuda = torch.device("cuda")
+    try:
+        rounding.set_math("tf32")
+        found = rounding.rounding_of(cuda, torch.float32)
+        assert found == Rounding(torch.float32, 2**-11, 2**-11, tensor_core=True)
+        assert rounding.rounding_of(cuda, torch.float16) == Rounding(
+            torch.float16, tensor_core=True
+        )
+        assert rounding.rounding_of(torch.device("cpu"), torch.float32) == Rounding()
+        rounding.set_math("ieee")
+        assert rounding.rounding_of(cuda, torch.float32) == Rounding()
+        rounding.set_math(None)
+        assert not rounding.convolutions_use_tf32()
+    finally:
+        torch.backends.cudnn.allow_tf32 = convolutions
+        torch.backends.cuda.matmul.allow_tf32 = products
