@@ -57,7 +57,12 @@ _calls: dict[Any, Call] = {}
 
 def takes(x: Tensor, weight: Tensor) -> bool:
     """Whether the library computes this, rather than PyTorch."""
-    return x.dtype in DTYPES and (x.is_cpu or x.is_cuda) and weight.dtype == x.dtype
+    return x.dtype in DTYPES and (x.is_cpu or is_nvidia(x)) and weight.dtype == x.dtype
+
+
+def is_nvidia(x: Tensor) -> bool:
+    """Whether it is on a CUDA device; AMD's have the same name in PyTorch."""
+    return x.is_cuda and torch.version.hip is None
 
 
 def run(

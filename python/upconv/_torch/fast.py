@@ -117,6 +117,6 @@ def _is_plain(tensor: Tensor) -> bool:
     return (
         (kind is Tensor or kind is Parameter)
         and tensor.layout is torch.strided
-        and (tensor.is_cpu or tensor.is_cuda)
+        and (tensor.is_cpu or execute.is_nvidia(tensor))
         and not (tensor.is_neg() or tensor.is_nested or tensor._is_zerotensor())
     )

@@ -24,7 +24,10 @@ _SCHEMA = (
 )
 
 _library = torch.library.Library("upconv", "DEF")
-_library.define(_SCHEMA, tags=(torch.Tag.pt2_compliant_tag,))
+# The result's layout follows that of x, so a compiler must pass x as it was when the shapes were
+# found.
+_STRIDES = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
+_library.define(_SCHEMA, tags=(torch.Tag.pt2_compliant_tag, _STRIDES))
 
 conv_transpose = torch.ops.upconv.conv_transpose.default
 

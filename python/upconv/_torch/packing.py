@@ -17,6 +17,7 @@ Buffers belong to the weight: they go when it does.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -73,6 +74,15 @@ _entries: dict[tuple[int, int], Entry] = {}
 _keys: dict[int, set[tuple[int, int]]] = {}  # of _entries, by the weight's id
 _lock = threading.RLock()  # a weight may be collected while it is held
 _promised: dict[int, weakref.ref[Tensor]] = {}
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.RLock()  # another thread may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _forget(identity: int) -> Callable[[object], None]:

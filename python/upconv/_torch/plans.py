@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -76,6 +77,15 @@ def _is_dense(tensor: Tensor) -> bool:
 # ---------------------------------------------------------------- plans
 
 _plans: OrderedDict[Any, KeptPlan] = OrderedDict()
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _rounded(extent: int) -> int:

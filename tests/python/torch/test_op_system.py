@@ -173,16 +173,22 @@ def test_compile_with_changing_sizes(library_runs):
 
 @pytest.mark.filterwarnings("ignore")
 def test_compile_with_inductor(library_runs):
+    """Also behind an operator whose result the compiler would like to lay out in its own way."""
     torch._dynamo.reset()
+    before = torch.randn(4, 4, 1, 1)
 
     def model(x, w, b, m, t):
-        return fused(x * 2, w, b, m, t).sigmoid()
+        y = fused(F.conv2d(x, before).relu(), w, b, m, t)
+        return y.sigmoid(), y.is_contiguous(memory_format=torch.channels_last)
 
-    found = inputs()
-    expected = model(*found)
-    with library_runs(1):
-        y = torch.compile(model, fullgraph=True)(*found)
-    torch.testing.assert_close(y, expected)
+    compiled = torch.compile(model, fullgraph=True)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        found = inputs(layout=layout)
+        expected = model(*found)
+        with library_runs(1):
+            y = compiled(*found)
+        torch.testing.assert_close(y[0], expected[0])
+        assert y[0].stride() == expected[0].stride() and y[1] == expected[1]
 
 
 @pytest.mark.filterwarnings("ignore")
