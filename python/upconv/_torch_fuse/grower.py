@@ -76,6 +76,8 @@ class Grower:
         """What node returns, and the tail with it."""
         if _is_random(node):
             raise Unfusable("is random while training, which is left to PyTorch")
+        if node.op == "call_module":
+            raise Unfusable("is a module that cannot be opened up")
         if not is_torch_function(node):
             raise Unfusable(f"{function_name(node)} is not a function of PyTorch")
         if has_effects(node) and any(a not in self.results for a in changed_by(node)):

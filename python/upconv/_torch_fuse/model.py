@@ -137,6 +137,8 @@ def _fused_class(base: type[nn.Module]) -> type[nn.Module]:
 
     @functools.wraps(base.forward)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return base.forward(self, *args, **kwargs)
         state = getattr(self, "_upconv", None)
         if state is None or state.original.__dict__ is not self.__dict__:
             return base.forward(self, *args, **kwargs)  # a copy that PyTorch made of the attributes
@@ -195,8 +197,7 @@ _is_fx_tracing = getattr(
 def _must_not_trace() -> bool:
     """Somebody else is tracing, or transforms what runs: the model runs as it is."""
     return (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
+        torch.jit.is_tracing()
         or _is_fx_tracing()
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._functorch.peek_interpreter_stack() is not None

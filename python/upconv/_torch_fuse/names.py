@@ -40,7 +40,10 @@ def _module(node: Node) -> tuple[str, type]:
 
 def _plain_path(path: str) -> str:
     """ "up.0.conv" of "L['self'].up[0]._modules['conv']"."""
-    path = re.sub(r"^L\['\w+'\]", "", path)
+    nested = r"getattr\(([^()]*), '(\w+)'\)"
+    while re.search(nested, path):
+        path = re.sub(nested, r"\1.\2", path)
+    path = re.sub(r"^L(\['\w+'\]|\.\w+)", "", path)
     path = re.sub(r"\._(modules|parameters|buffers)\b", "", path)
     path = re.sub(r"\[['\"]?([^'\"\]]*)['\"]?\]", r".\1", path)
     return path.strip(".")

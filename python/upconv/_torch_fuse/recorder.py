@@ -48,9 +48,20 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if _is_composite(func):  # in inference mode some arrive before they are taken apart
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
         result = func(*args, **kwargs)
         self._calls.append(Call(func, tuple(args), kwargs, result))
         return result
+
+
+def _is_composite(func: Any) -> bool:
+    if func.namespace != "aten":
+        return False
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._pytree import tree_map
 
 from .._torch import operator as _operator  # noqa: F401  defines torch.ops.upconv.conv_transpose
+from .inline import inline_modules
 from .names import describe
 from .recorder import Call
 from .report import Fused, Left, Report
@@ -33,6 +34,8 @@ def rewrite(module: GraphModule, report: Report) -> int:
     for child in module.children():
         if isinstance(child, GraphModule):
             count += rewrite(child, report)
+    if any(node.op == "call_module" for node in module.graph.nodes):
+        inline_modules(module)
     fused = _rewrite_graph(module.graph, report)
     if fused:
         module.graph.lint()

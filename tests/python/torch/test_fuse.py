@@ -226,7 +226,8 @@ def test_without_transposed_convolutions() -> None:
 
 
 def test_nothing_else_is_touched() -> None:
-    config = {n: getattr(torch._dynamo.config, n) for n in ("suppress_errors", "recompile_limit")}
+    names = ("suppress_errors", "cache_size_limit", "skip_nnmodule_hook_guards")
+    config = {name: getattr(torch._dynamo.config, name) for name in names}
     forwards = (nn.Module.__call__, nn.ConvTranspose2d.forward, nn.ReLU.forward)
     model = _decoder()
     before = dict(model.__dict__)
