@@ -8,31 +8,40 @@ typedef upconv_status (*execute_function)(const upconv_plan *, const upconv_argu
 typedef upconv_status (*pack_function)(const upconv_plan *, const upconv_parameters *, void *,
                                        void *);
 
-/* A copy of a parameter's bytes as they were when the weights were packed. */
-typedef struct copy {
-  const void *bytes;
-  size_t size;
-} copy;
+/* When what is packed may serve. */
+typedef enum mode {
+  COMPARED = 0, /* while the parameters' bytes are those of copies; on the CPU */
+  PACKED_ANEW,  /* never: each call packs */
+  COUNTED /* while address and version of each parameter are what they were: under a promise */
+} mode;
+
+/* What a parameter was when the weights were packed. */
+typedef struct origin {
+  const void *bytes;    /* COMPARED: a copy; COUNTED: the parameter itself */
+  unsigned long long n; /* COMPARED: how many; COUNTED: the version */
+} origin;
 
 typedef struct prepared {
   PyObject_HEAD execute_function execute;
-  pack_function pack; /* NULL: packed as it is, while the parameters equal the copies */
+  pack_function pack;
+  mode mode;
   const upconv_plan *plan;
   upconv_arguments arguments;
   upconv_parameters parameters;
   upconv_tensor params[MOST_OPERANDS], tensors[MOST_OPERANDS];
   int param_count, tensor_count;
-  copy copies[MOST_COMPARED];
-  int copy_count;
+  origin origins[MOST_COMPARED];
+  int origin_count;
   const void *packed;
-  size_t
-      packed_size; /* with pack: of a buffer for each call, rounded up, with the workspace behind it */
-  PyObject *objects; /* the tuple that holds those below */
+  size_t packed_size; /* of a buffer for each call, rounded up, with the workspace behind it */
+  PyObject *objects;  /* the tuple that holds those below */
   PyObject *shape, *strides;
-  PyObject *buffer_like, *buffer_shape, *buffer_strides; /* with pack: how to allocate */
-  PyObject *stream; /* with pack: a function that names the current stream, or None */
+  PyObject *buffer_like, *buffer_shape, *buffer_strides; /* how to allocate on the device */
+  PyObject *stream; /* a function that names the current stream of a device, or None */
   PyObject *device_index;
-  PyObject *otherwise; /* what runs a call that does not fit */
+  PyObject *capturing;     /* a function that says whether a graph is being captured, or None */
+  PyObject *packed_stream; /* COUNTED: the stream on which the buffer may be used without more */
+  PyObject *otherwise;     /* what runs a call that does not fit */
   PyObject *settings;
 } prepared;
 
@@ -44,7 +53,7 @@ PyObject *prepared_settings(PyObject *object) { return ((prepared *)object)->set
 
 /* ---- running ---- */
 
-static PyObject *name_data_ptr, *name_new_empty_strided;
+static PyObject *name_data_ptr, *name_new_empty_strided, *name_version;
 
 /* The address of a tensor's first element; false with an error. */
 static bool address_of(PyObject *tensor, void **address) {
@@ -61,19 +70,31 @@ static bool addresses_of(PyObject *sequence, upconv_tensor *to, int count) {
   return true;
 }
 
-/* Whether the parameters have the bytes that were packed. */
-static bool unchanged(const prepared *self, const void *weight, const void *bias,
-                      const upconv_tensor *params) {
-  int at = 0;
-  if (memcmp(weight, self->copies[at].bytes, self->copies[at].size) != 0) return false;
-  at++;
-  if (bias) {
-    if (memcmp(bias, self->copies[at].bytes, self->copies[at].size) != 0) return false;
-    at++;
-  }
-  for (int i = 0; i < self->param_count; i++, at++)
-    if (memcmp(params[i].data, self->copies[at].bytes, self->copies[at].size) != 0) return false;
+/* Whether the parameters, in the order of origins, satisfy same. */
+static bool unchanged(const prepared *self, const call_tensors *t,
+                      const upconv_parameters *parameters, const upconv_tensor *params,
+                      bool (*same)(PyObject *, const void *, const origin *)) {
+  const origin *was = self->origins;
+  if (!same(t->weight, parameters->weight.data, was++)) return false;
+  if (t->bias != Py_None && !same(t->bias, parameters->bias.data, was++)) return false;
+  for (int i = 0; i < self->param_count; i++)
+    if (!same(sequence_item(t->params, i), params[i].data, was++)) return false;
   return true;
+}
+
+static bool same_bytes(PyObject *tensor, const void *bytes, const origin *was) {
+  (void)tensor;
+  return memcmp(bytes, was->bytes, (size_t)was->n) == 0;
+}
+
+static bool same_version(PyObject *tensor, const void *bytes, const origin *was) {
+  if (bytes != was->bytes) return false;
+  PyObject *version = PyObject_GetAttr(tensor, name_version);
+  if (!version) return PyErr_Clear(), false; /* an inference tensor has none */
+  unsigned long long number = PyLong_AsUnsignedLongLong(version);
+  Py_DECREF(version);
+  if (PyErr_Occurred()) return PyErr_Clear(), false;
+  return number == was->n;
 }
 
 /* What a call fills in, on its own stack, so that threads share a prepared call. */
@@ -98,11 +119,7 @@ static bool fill(const prepared *self, frame *f, const call_tensors *t, PyObject
          addresses_of(t->tensors, f->tensors, self->tensor_count);
 }
 
-static bool run_kept(const prepared *self, frame *f) {
-  _Alignas(64) unsigned char workspace[WORKSPACE_ON_STACK];
-  if (!unchanged(self, f->parameters.weight.data, f->parameters.bias.data, f->params)) return false;
-  f->arguments.packed = self->packed;
-  f->arguments.workspace = workspace;
+static bool execute(const prepared *self, frame *f) {
   upconv_status status;
   Py_BEGIN_ALLOW_THREADS;
   status = self->execute(self->plan, &f->arguments);
@@ -110,31 +127,88 @@ static bool run_kept(const prepared *self, frame *f) {
   return status == UPCONV_OK;
 }
 
-/* Packs into a buffer of this call. PyTorch's allocator gives it to none but later work of the same stream. */
-static bool run_packing(const prepared *self, frame *f) {
-  void *stream = NULL;
-  if (self->stream != Py_None) {
-    PyObject *number = PyObject_CallFunctionObjArgs(self->stream, self->device_index, NULL);
-    if (!number) return false;
-    stream = PyLong_AsVoidPtr(number);
-    Py_DECREF(number);
-    if (PyErr_Occurred()) return false;
-  }
+static bool run_compared(const prepared *self, frame *f, const call_tensors *t) {
+  _Alignas(64) unsigned char workspace[WORKSPACE_ON_STACK];
+  if (f->arguments.workspace_size > sizeof workspace ||
+      !unchanged(self, t, &f->parameters, f->params, same_bytes))
+    return false;
+  f->arguments.packed = self->packed;
+  f->arguments.workspace = workspace;
+  return execute(self, f);
+}
+
+/* The stream that work is to be queued on; a new reference, None on the CPU. */
+static PyObject *current_stream(const prepared *self) {
+  if (self->stream == Py_None) return Py_NewRef(Py_None);
+  return PyObject_CallFunctionObjArgs(self->stream, self->device_index, NULL);
+}
+
+static void *stream_address(PyObject *stream) {
+  return stream == Py_None ? NULL : PyLong_AsVoidPtr(stream);
+}
+
+/* Memory of this call: PyTorch's allocator gives it to none but later work of the same stream. */
+static PyObject *allocate(const prepared *self, unsigned char **address) {
+  void *bytes;
   PyObject *buffer = PyObject_CallMethodObjArgs(self->buffer_like, name_new_empty_strided,
                                                 self->buffer_shape, self->buffer_strides, NULL);
-  void *address;
+  if (!buffer) return NULL;
+  if (!address_of(buffer, &bytes)) return Py_DECREF(buffer), NULL;
+  *address = bytes;
+  return buffer;
+}
+
+static bool run_packing(const prepared *self, frame *f) {
+  PyObject *stream = current_stream(self);
+  if (!stream) return false;
+  f->arguments.stream = stream_address(stream);
+  Py_DECREF(stream);
+  unsigned char *address;
+  PyObject *buffer = PyErr_Occurred() ? NULL : allocate(self, &address);
   if (!buffer) return false;
-  if (!address_of(buffer, &address)) return Py_DECREF(buffer), false;
   f->arguments.packed = address;
-  f->arguments.workspace = (unsigned char *)address + self->packed_size;
-  f->arguments.stream = stream;
+  f->arguments.workspace = address + self->packed_size;
   upconv_status status;
   Py_BEGIN_ALLOW_THREADS;
-  status = self->pack(self->plan, &f->parameters, address, stream);
+  status = self->pack(self->plan, &f->parameters, address, f->arguments.stream);
   if (!status) status = self->execute(self->plan, &f->arguments);
   Py_END_ALLOW_THREADS;
   Py_DECREF(buffer);
   return status == UPCONV_OK;
+}
+
+/* On the stream of the packing, and outside of captures: other cases need more, which Python does. */
+static bool may_use_packed(const prepared *self, frame *f) {
+  if (self->capturing != Py_None) {
+    PyObject *capturing = PyObject_CallNoArgs(self->capturing);
+    if (!capturing) return false;
+    Py_DECREF(capturing);
+    if (capturing != Py_False) return false; /* True and False are never freed */
+  }
+  PyObject *stream = current_stream(self);
+  if (!stream) return false;
+  bool same = PyObject_RichCompareBool(stream, self->packed_stream, Py_EQ) == 1;
+  f->arguments.stream = stream_address(stream);
+  Py_DECREF(stream);
+  return same && !PyErr_Occurred();
+}
+
+static bool run_counted(const prepared *self, frame *f, const call_tensors *t) {
+  if (!unchanged(self, t, &f->parameters, f->params, same_version) || !may_use_packed(self, f))
+    return false;
+  unsigned char *address = NULL;
+  PyObject *buffer = NULL;
+  if (f->arguments.workspace_size && !(buffer = allocate(self, &address))) return false;
+  f->arguments.packed = self->packed;
+  f->arguments.workspace = buffer ? address + self->packed_size : NULL;
+  bool done = execute(self, f);
+  Py_XDECREF(buffer);
+  return done;
+}
+
+static bool run_in_mode(const prepared *self, frame *f, const call_tensors *t) {
+  if (self->mode == COMPARED) return run_compared(self, f, t);
+  return self->mode == COUNTED ? run_counted(self, f, t) : run_packing(self, f);
 }
 
 PyObject *run_prepared(PyObject *object, const call_tensors *tensors) {
@@ -143,8 +217,7 @@ PyObject *run_prepared(PyObject *object, const call_tensors *tensors) {
                                            self->strides, NULL);
   if (!y) return NULL;
   frame f;
-  bool done =
-      fill(self, &f, tensors, y) && (self->pack ? run_packing(self, &f) : run_kept(self, &f));
+  bool done = fill(self, &f, tensors, y) && run_in_mode(self, &f, tensors);
   if (!done) return Py_DECREF(y), NULL;
   calls++;
   return y;
@@ -178,23 +251,24 @@ static bool take_bytes(PyObject *bytes, void *to, size_t size, int most, int *co
   return true;
 }
 
-static bool take_copies(prepared *self, PyObject *sequence) {
+static bool take_origins(prepared *self, PyObject *sequence) {
   Py_ssize_t count = PyTuple_Size(sequence);
   if (count < 0 || count > MOST_COMPARED)
-    return PyErr_SetString(PyExc_ValueError, "copies: a tuple that is not too long"), false;
+    return PyErr_SetString(PyExc_ValueError, "origins: a tuple that is not too long"), false;
   for (Py_ssize_t i = 0; i < count; i++) {
-    unsigned long long address, size;
-    if (!PyArg_ParseTuple(PyTuple_GetItem(sequence, i), "KK", &address, &size)) return false;
-    self->copies[i] = (copy){(const void *)(uintptr_t)address, (size_t)size};
+    unsigned long long address, n;
+    if (!PyArg_ParseTuple(PyTuple_GetItem(sequence, i), "KK", &address, &n)) return false;
+    self->origins[i] = (origin){(const void *)(uintptr_t)address, n};
   }
-  self->copy_count = (int)count;
+  self->origin_count = (int)count;
   return true;
 }
 
 static bool take_objects(prepared *self, PyObject *tuple) {
   PyObject **to[] = {&self->shape,        &self->strides,        &self->buffer_like,
                      &self->buffer_shape, &self->buffer_strides, &self->stream,
-                     &self->device_index, &self->otherwise,      &self->settings};
+                     &self->device_index, &self->capturing,      &self->packed_stream,
+                     &self->otherwise,    &self->settings};
   Py_ssize_t count = (Py_ssize_t)(sizeof to / sizeof *to);
   if (PyTuple_Size(tuple) < count)
     return PyErr_SetString(PyExc_ValueError, "objects: a longer tuple"), false;
@@ -204,17 +278,21 @@ static bool take_objects(prepared *self, PyObject *tuple) {
   return true;
 }
 
-/* Prepared(execute, pack or 0, plan, arguments, parameters, params, tensors, copies, packed, packed_size, objects):
+/* Prepared(mode, execute, pack, plan, arguments, parameters, params, tensors, origins, packed, packed_size, objects):
    addresses, bytes of C structures, ((address, size), ...), and what take_objects reads */
 static int prepared_init(PyObject *object, PyObject *args, PyObject *kwargs) {
   prepared *self = (prepared *)object;
-  unsigned long long execute, pack, plan, packed, packed_size;
-  PyObject *arguments, *parameters, *params, *tensors, *copies, *objects;
+  int which;
+  unsigned long long run, pack, plan, packed, packed_size;
+  PyObject *arguments, *parameters, *params, *tensors, *origins, *objects;
   (void)kwargs;
-  if (!PyArg_ParseTuple(args, "KKKOOOOOKKO", &execute, &pack, &plan, &arguments, &parameters,
-                        &params, &tensors, &copies, &packed, &packed_size, &objects))
+  if (!PyArg_ParseTuple(args, "iKKKOOOOOKKO", &which, &run, &pack, &plan, &arguments, &parameters,
+                        &params, &tensors, &origins, &packed, &packed_size, &objects))
     return -1;
-  self->execute = (execute_function)(uintptr_t)execute;
+  if (which < COMPARED || which > COUNTED)
+    return PyErr_SetString(PyExc_ValueError, "mode: no such"), -1;
+  self->mode = (enum mode)which;
+  self->execute = (execute_function)(uintptr_t)run;
   self->pack = (pack_function)(uintptr_t)pack;
   self->plan = (const upconv_plan *)(uintptr_t)plan;
   self->packed = (const void *)(uintptr_t)packed;
@@ -225,7 +303,7 @@ static int prepared_init(PyObject *object, PyObject *args, PyObject *kwargs) {
       take_bytes(params, self->params, sizeof *self->params, MOST_OPERANDS, &self->param_count) &&
       take_bytes(tensors, self->tensors, sizeof *self->tensors, MOST_OPERANDS,
                  &self->tensor_count) &&
-      take_copies(self, copies) && take_objects(self, objects);
+      take_origins(self, origins) && take_objects(self, objects);
   return taken ? 0 : -1;
 }
 
@@ -250,7 +328,8 @@ static PyType_Spec spec = {"upconv_short.Prepared", (int)sizeof(prepared), 0, Py
 bool add_prepared_type(PyObject *module, PyObject **type) {
   name_data_ptr = PyUnicode_InternFromString("data_ptr");
   name_new_empty_strided = PyUnicode_InternFromString("new_empty_strided");
+  name_version = PyUnicode_InternFromString("_version");
   *type = PyType_FromSpec(&spec);
-  if (!name_data_ptr || !name_new_empty_strided || !*type) return false;
+  if (!name_data_ptr || !name_new_empty_strided || !name_version || !*type) return false;
   return PyModule_AddObjectRef(module, "Prepared", *type) == 0;
 }

@@ -175,9 +175,10 @@ def packed_on_cpu(
         if stamp is not None and entry.stamp == stamp:
             return entry.buffer
         if entry.copies is not None and _unchanged(entry.copies, weight, bias, params):
+            entry.stamp = stamp  # if promised since: it is right as of now
             return entry.buffer
     copies = None
-    if comparable and _is_worth_copies(entry, promised, weight, bias, params):
+    if comparable and _is_worth_copies(entry, promised):
         copies = [_copy(t) for t in (weight, bias, *params) if t is not None]
     buffer = torch.empty(size, dtype=torch.uint8)
     Statistics.packs += 1
@@ -193,19 +194,10 @@ def packed_on_cpu(
     return buffer
 
 
-def _is_worth_copies(
-    entry: Entry | None,
-    promised: bool,
-    weight: Tensor,
-    bias: Tensor | None,
-    params: Sequence[Tensor],
-) -> bool:
+def _is_worth_copies(entry: Entry | None, promised: bool) -> bool:
     """A weight that lives for one call, or changes at each, is not worth a copy: one that was seen
-    before is, unless it has just changed. Under a promise only short.py wants copies, small
-    ones."""
-    if promised:
-        return size_of(weight, bias, params) <= _LARGE
-    return entry is not None and entry.copies is None
+    before is, unless it has just changed. Under a promise nothing is compared."""
+    return not promised and entry is not None and entry.copies is None
 
 
 def size_of(weight: Tensor, bias: Tensor | None, params: Sequence[Tensor]) -> int:

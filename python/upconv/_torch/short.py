@@ -23,6 +23,7 @@ from . import autograd, execute, packing
 _WORKSPACE = 32768  # bytes: as WORKSPACE_ON_STACK in short.h
 _MOST_BYTES = 1 << 18  # of parameters: what a comparison may read without letting others run
 _MOST_OPERANDS = 16
+COMPARED, PACKED_ANEW, COUNTED = range(3)  # as enum mode in prepared.c
 _MOST_KEPT = 4096
 
 # Keys hold the identity of weight and bias: what is prepared goes when one of them does.
@@ -79,10 +80,10 @@ def remember(arguments: tuple[Any, ...], call: execute.Call, sizes: execute.Size
     x, weight, bias, text, params, tensors = *arguments[1:4], *arguments[9:]
     if not _is_fit(call, x, weight, bias, params, tensors):
         return
-    kept = None if x.is_cuda else packing.find(weight, call.packing)
-    if not x.is_cuda and (kept is None or kept.copies is None):
+    mode, kept = _mode(call, x, weight, bias, params)
+    if mode is None:
         return
-    prepared = prepare(call, x, kept, autograd.Settings(sizes, text, len(params)))
+    prepared = prepare(mode, call, x, kept, autograd.Settings(sizes, text, len(params)))
     if len(module.known) >= _MOST_KEPT:
         module.known.clear()
         _watched.clear()
@@ -91,14 +92,35 @@ def remember(arguments: tuple[Any, ...], call: execute.Call, sizes: execute.Size
     _watched[key] = [weakref.ref(tensor, lambda _: _forget(key)) for tensor in owners]
 
 
+def _mode(
+    call: execute.Call, x: Tensor, weight: Tensor, bias: Tensor | None, params: Any
+) -> tuple[int | None, packing.Entry | None]:
+    """When packed weights may serve again, and the packed weights; None: nothing to remember."""
+    if packing.is_promised(weight, bias, params):
+        kept = packing.find(weight, call.packing)
+        usable = kept is not None and kept.stamp == packing.stamp_of(weight, bias, params)
+        return (COUNTED if usable and not weight.is_inference() else None), kept
+    if x.is_cuda:
+        return PACKED_ANEW, None
+    kept = packing.find(weight, call.packing)
+    return (COMPARED if kept is not None and kept.copies is not None else None), kept
+
+
 def prepare(
-    call: execute.Call, x: Tensor, kept: packing.Entry | None, settings: autograd.Settings
+    mode: int,
+    call: execute.Call,
+    x: Tensor,
+    kept: packing.Entry | None,
+    settings: autograd.Settings,
 ) -> Any:
-    """What the C module runs. kept: packed weights with copies of what they were made of; None: to
-    be packed at each call, on x's device."""
+    """What the C module runs."""
     frame, pack_frame = call.execution._make_frame(), call.packing._make_frame()
-    copies = () if kept is None or kept.copies is None else tuple(c[1:] for c in kept.copies)
-    packed_size = -(-call.packed_size // 256) * 256
+    origins: tuple[Any, ...] = ()
+    if mode == COMPARED:
+        origins = tuple(copy[1:] for copy in kept.copies)
+    elif mode == COUNTED:
+        origins = tuple(stamp[1:] for stamp in kept.stamp)
+    packed_size = -(-call.packed_size // 256) * 256 if mode == PACKED_ANEW else 0
     objects = (
         call.shape,
         call.strides,
@@ -107,19 +129,22 @@ def prepare(
         (1,),
         torch._C._cuda_getCurrentRawStream if x.is_cuda else None,
         x.get_device(),
+        torch.cuda.is_current_stream_capturing if x.is_cuda else None,
+        kept.stream if x.is_cuda and kept is not None else None,
         execute.run,
         settings,
         (kept, call),
     )
     return module.Prepared(
+        mode,
         _address(_library.lib.upconv_execute),
-        _address(_library.lib.upconv_plan_pack) if kept is None else 0,
+        _address(_library.lib.upconv_plan_pack),
         call.execution.plan.handle,
         bytes(frame.keep[0]),
         bytes(pack_frame.keep[0]),
         bytes(pack_frame.keep[1] or b""),
         bytes(frame.keep[1] or b""),
-        copies,
+        origins,
         0 if kept is None else kept.buffer.data_ptr(),
         packed_size,
         objects,
@@ -141,8 +166,9 @@ def _is_fit(
     if call.casts or call.is_empty or max(len(params), len(tensors)) > _MOST_OPERANDS:
         return False
     if x.is_cuda:
-        same_device = torch._C._cuda_getDevice() == x.get_device()
-        return same_device and not packing.is_promised(weight, bias, params)
+        return torch._C._cuda_getDevice() == x.get_device()
+    if packing.is_promised(weight, bias, params):
+        return True
     return (
         call.workspace_size <= _WORKSPACE and packing.size_of(weight, bias, params) <= _MOST_BYTES
     )

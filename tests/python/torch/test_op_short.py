@@ -147,6 +147,47 @@ def test_large_calls_let_other_threads_run():
 
 
 @needs_c
+@pytest.mark.parametrize("channels", [4, 64])
+def test_promised_weights_take_the_short_way(channels):
+    x, weight, bias = torch.randn(1, 4, 8, 8), torch.randn(4, channels, 5, 5), torch.randn(channels)
+    scale = torch.randn(channels, 1, 1)
+    found = (x, weight, bias, scale)
+
+    def function(x, weight, bias, scale):
+        return upconv.conv_transpose2d(x, weight, bias, epilogue=[("mul", scale), "mean c"])
+
+    def expected():
+        return (F.conv_transpose2d(x, weight, bias) * scale).mean(1, keepdim=True)
+
+    warm(function, *found)
+    packing.promise(found[1:])
+    warm(function, *found)
+    y, count = short_calls(function, *found)
+    assert count == 1
+    torch.testing.assert_close(y, expected(), rtol=1e-4, atol=1e-4)
+    for index in (1, 2, 3):
+        found[index].mul_(-2)  # counted
+        for _ in range(3):
+            y, count = short_calls(function, *found)
+            torch.testing.assert_close(y, expected(), rtol=1e-4, atol=1e-4)
+        assert count == 1
+        found[index].data = torch.randn_like(found[index])  # other memory
+        for _ in range(3):
+            torch.testing.assert_close(function(*found), expected(), rtol=1e-4, atol=1e-4)
+
+
+@needs_c
+def test_promised_inference_tensors_take_the_long_way():
+    with torch.inference_mode():
+        found = layer()
+        packing.promise(found[1:4])
+        warm(fused, *found)
+        y, count = short_calls(fused, *found)
+        assert count == 0
+        torch.testing.assert_close(y, plain(*found))
+
+
+@needs_c
 def test_wrong_arguments_of_the_module():
     for call in (
         lambda: short.module.call(1),
@@ -209,7 +250,9 @@ def prepared_call():
 @needs_c
 def test_packing_at_each_call_in_c():
     arguments, call, expected = prepared_call()
-    prepared = short.prepare(call, arguments[0], None, autograd.Settings(*arguments[3:5], 1))
+    prepared = short.prepare(
+        short.PACKED_ANEW, call, arguments[0], None, autograd.Settings(*arguments[3:5], 1)
+    )
     torch.testing.assert_close(prepared(*arguments), expected)
     arguments[1].data.neg_(), arguments[2].data.neg_()
     assert short_calls(prepared, *arguments)[1] == 1
