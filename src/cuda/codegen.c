@@ -199,7 +199,7 @@ static int64_t tap_window(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
 
 /* Tensor cores: what is loaded together, and where in it a tap begins. */
 static void emit_rows(uc_text *text, const uc_cuda_kernel *k) {
-  int64_t count = 0;
+  int64_t count = 0, taps = 0, most = 0;
   uc_text_add(text, "// Windows of the input, and the taps that read each: [row_begin[i], "
                     "row_begin[i + 1]).\n__device__ const int row_at[] = {");
   for (int64_t t = 0; t < k->tap_count; t++)
@@ -209,7 +209,13 @@ static void emit_rows(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text, "};\n__device__ const int row_begin[] = {");
   for (int64_t t = 0; t < k->tap_count; t++)
     if (begins_row(k, t)) uc_text_add(text, "%s%lld", t ? ", " : "", (long long)t);
-  uc_text_add(text, ", %lld};\n#define TAP_ROWS %lld\n", (long long)k->tap_count, (long long)count);
+  for (int64_t t = 0; t < k->tap_count; t++) {
+    taps = begins_row(k, t) ? 1 : taps + 1;
+    most = uc_max(most, taps);
+  }
+  uc_text_add(text, ", %lld};\n", (long long)k->tap_count);
+  define(text, "TAP_ROWS", count);
+  define(text, "MOST_ROW_TAPS", most);
   emit_table(text, k, "tap_window", tap_window);
 }
 

@@ -149,10 +149,13 @@ __device__ __forceinline__ void multiply(const Place &p, const u32 *xs, const u3
     for (int row = 0; row < TAP_ROWS; row++) {
       u32 window[LANE_WORDS][WINDOW];
       load_window(xs + p.x, row_at[row], window);
+      // by a constant count: a loop from one table entry to the next is not unrolled for every architecture
 #pragma unroll
-      for (int t = row_begin[row]; t < row_begin[row + 1]; t++)
+      for (int u = 0; u < MOST_ROW_TAPS; u++)
 #pragma unroll
         for (int j = 0; j < NT; j++) {
+          const int t = row_begin[row] + u;
+          if (t >= row_begin[row + 1]) continue;
           u32 w[LANE_WORDS];
           load_weights(ws + (tap_kernel[t] * (BM / 8) + j) * BLOCK_WORDS, w);
 #pragma unroll
