@@ -5,6 +5,8 @@ functional.py   what users call        nn.py          modules
 program.py      epilogue= -> text      modules.py     nn.Module -> items of an epilogue
 operator.py     registration           autograd.py    gradients
 execute.py      one call               packing.py     packed weights, kept or made anew
+plans.py        plans, kept            items.py       the epilogue of a module
+fast.py         past the dispatcher    short.py       the same in C (python/csrc)
 interpret.py    the text as PyTorch's own operators: gradients, fallbacks, shapes
 """
 

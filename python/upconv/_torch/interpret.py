@@ -4,7 +4,8 @@
 It is what gradients are taken of, what runs for types and devices that upconv does not take, and
 where the shapes of results come from. Grammar and formulas are those of upconv.h and docs/MATH.md.
 Text that comes here has been accepted by the library, so that what is wrong with it is not
-explained again."""
+explained again.
+"""
 
 from __future__ import annotations
 

@@ -5,15 +5,15 @@ They are subclasses of PyTorch's, with the same arguments, initial values and st
 that trained weights load. Two arguments are new, by keyword only:
 
   epilogue   what follows, in the same pass: items of upconv.conv_transpose3d, and modules such as
-  nn.LeakyReLU(0.2).
-             Modules, parameters and tensors become part of this module, named epilogue.0,
-             epilogue.1.operand0, ...: they are trained, moved and saved with it. A string "#name"
-             stands for a tensor that is given with each call: ("add", "#skip") and module(x,
-             skip=tensor).
+             nn.LeakyReLU(0.2). Modules, parameters and tensors become part of this module, named
+             epilogue.0, epilogue.1.operand0, ...: they are trained, moved and saved with it. A
+             string "#name" stands for a tensor that is given with each call: ("add", "#skip") and
+             module(x, skip=tensor).
   frozen     a promise that parameters will not change any more; see frozen().
 
 Batch norm and dropout in training mode look at the whole batch or at chance: then they, and what
-follows them, run one by one."""
+follows them, run one by one.
+"""
 
 from __future__ import annotations
 

@@ -2,10 +2,13 @@
 """torch.ops.upconv.conv_transpose: the schema, and a kernel for each of PyTorch's dispatch keys
 that matters.
 
-    CPU, CUDA     the library, or PyTorch's operators for types that the library does not take other
-    devices PyTorch's operators Meta, fake    shapes, types and strides of what those return
-    Autograd      autograd.py Autocast      casts x, weight and bias as for PyTorch's
-    conv_transpose; parameters and tensors keep their types vmap          refused
+    CPU, CUDA      the library; PyTorch's operators for types that the library does not take
+    other devices  PyTorch's operators
+    Meta, fake     shapes, types and strides of what those return
+    Autograd       autograd.py
+    Autocast       casts x, weight and bias, as for PyTorch's conv_transpose; operands of the
+                   epilogue keep their types
+    vmap           refused
 """
 
 from __future__ import annotations

@@ -2,14 +2,13 @@
 """Packed weights on the CPU and under a promise: kept as long as they are right, else packed anew.
 
 What is packed depends on the bytes of weight, bias and parameters. PyTorch counts changes of a
-tensor (_version), but not those made through .data, through another view of the memory, or to
-inference tensors. So
+tensor (_version), but not those made through .data or NumPy, nor those of inference tensors. So
 
   - on the CPU a packed buffer is kept with a copy of those bytes, and serves again if a comparison
-  finds them equal; - on CUDA, where a comparison would cost as much as packing, every call packs,
-  on its stream; - tensors that somebody promised not to change (promise) are packed once, on both.
-  Changes that PyTorch counts, and
-    other memory behind the tensor, are noticed even then.
+    finds them equal;
+  - on CUDA, where a comparison would cost as much as packing, every call packs, on its stream;
+  - tensors that somebody promised not to change (promise) are packed once, on both. Changes that
+    PyTorch counts, and other memory behind the tensor, are noticed even then.
 
 Buffers belong to the weight: they go when it does.
 """
@@ -265,7 +264,8 @@ def packed_on_cuda(
         torch.cuda.current_stream(weight.device).synchronize()
         entry = keep_stamped(weight, packing, buffer, stamp, stream)
     if capturing:
-        _captured.append(entry.buffer)
+        if not any(buffer is entry.buffer for buffer in _captured):
+            _captured.append(entry.buffer)
     elif entry.stream != stream:
         entry.buffer.record_stream(torch.cuda.current_stream(weight.device))
     return entry.buffer
