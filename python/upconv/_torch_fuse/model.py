@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.fx import GraphModule
+from torch.nn.modules.module import _has_any_global_hook
 from torch.utils._pytree import tree_map
 
 from .backend import fuse_graph, reports_of
@@ -195,11 +196,13 @@ _is_fx_tracing = getattr(
 
 
 def _must_not_trace() -> bool:
-    """Somebody else is tracing, or transforms what runs: the model runs as it is."""
+    """Somebody else is tracing, transforms what runs, or watches every module (torch._dynamo does
+    not check for that): the model runs as it is."""
     return (
         torch.jit.is_tracing()
         or _is_fx_tracing()
         or torch._C._len_torch_dispatch_stack() > 0
+        or _has_any_global_hook()
         or torch._C._functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
     )

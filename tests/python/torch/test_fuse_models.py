@@ -298,6 +298,25 @@ def test_hooks() -> None:
         assert calls == [1]
 
 
+def test_hook_of_all_modules() -> None:
+    model = nn.Sequential(_up(), nn.ReLU(), nn.Tanh())
+    fused = upconv.fuse(model)
+    with torch.no_grad():
+        fused(_x())
+        seen = []
+        handle = nn.modules.module.register_module_forward_hook(
+            lambda module, args, result: seen.append(type(module).__name__)
+        )
+        try:
+            close(fused(_x()), model(_x()))
+        finally:
+            handle.remove()
+        assert seen == 2 * ["ConvTranspose2d", "ReLU", "Tanh", "Sequential"]
+        with Executed() as executed:
+            fused(_x())
+        assert executed.calls == 1
+
+
 def test_backward_hooks() -> None:
     model = nn.Sequential(_up(), nn.ReLU(), nn.Tanh())
     fused = upconv.fuse(model)

@@ -77,8 +77,8 @@ def _train(model: nn.Module, reference: nn.Module, steps: int) -> list[float]:
     return losses
 
 
-@pytest.mark.parametrize("way", ["fuse", "compile"])
-def test_fifty_steps_of_a_unet(way: str) -> None:
+@pytest.mark.parametrize(("way", "steps"), [("fuse", 50), ("compile", 10)])
+def test_training_of_a_unet(way: str, steps: int) -> None:
     torch.manual_seed(31)
     plain = UNet()
     model = copy.deepcopy(plain)
@@ -86,14 +86,13 @@ def test_fifty_steps_of_a_unet(way: str) -> None:
         fast = upconv.fuse(model)
     else:
         fast = torch.compile(model, backend="upconv", options={"backend": "aot_eager"})
-    expected = _train(plain, plain, 50)
+    expected = _train(plain, plain, steps)
     with Executed() as executed:
-        losses = _train(fast, model, 50)
-    assert executed.calls == 100
-    assert expected[-1] < 0.95 * expected[0]
-    # Rounding grows with the steps, as it does between any two orders of summation.
+        losses = _train(fast, model, steps)
+    assert executed.calls == 2 * steps
+    assert steps < 50 or expected[-1] < 0.95 * expected[0]
     for step, (a, b) in enumerate(zip(losses, expected, strict=True)):
-        assert abs(a - b) <= 1e-6 * 1.15**step + 1e-5, (step, a, b)
+        assert abs(a - b) <= 5e-6, (step, a, b)
     fused = upconv.explain(fast).fused
     assert [entry.convolution for entry in fused] == [
         "up2.up (ConvTranspose3d)",
