@@ -250,7 +250,6 @@ def test_bad_options_exit_with_2(capsys, arguments):
 
 
 def test_table_and_picture(make, capsys, tmp_path):
-    pytest.importorskip("matplotlib")
     files = [tmp_path / "out.md", tmp_path / "out.svg"]
     code, out, _ = run(
         capsys,
