@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.fx import GraphModule
-from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.modules import module as _modules
 from torch.utils._pytree import tree_map
 
 from .backend import fuse_graph, reports_of
@@ -198,11 +198,14 @@ _is_fx_tracing = getattr(
 def _must_not_trace() -> bool:
     """Somebody else is tracing, transforms what runs, or watches every module (torch._dynamo does
     not check for that): the model runs as it is."""
-    return (
+    return bool(
         torch.jit.is_tracing()
         or _is_fx_tracing()
         or torch._C._len_torch_dispatch_stack() > 0
-        or _has_any_global_hook()
+        or _modules._global_forward_hooks
+        or _modules._global_forward_pre_hooks
+        or _modules._global_backward_hooks
+        or _modules._global_backward_pre_hooks
         or torch._C._functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
     )
