@@ -102,3 +102,13 @@ void uc_cuda_leave(const uc_cuda_device *device) {
   uc_cuda_context popped;
   device->driver->cuCtxPopCurrent(&popped);
 }
+
+upconv_status uc_cuda_load_module(const uc_cuda_device *device, const void *image,
+                                  uc_cuda_module *module) {
+  enum { CAPTURE_MODE_RELAXED = 2 };
+  int mode = CAPTURE_MODE_RELAXED;
+  bool exchanged = device->driver->cuThreadExchangeStreamCaptureMode(&mode) == 0;
+  int result = device->driver->cuModuleLoadData(module, image);
+  if (exchanged) device->driver->cuThreadExchangeStreamCaptureMode(&mode);
+  return uc_cuda_check(device->driver, result, "loading a compiled kernel");
+}

@@ -36,6 +36,7 @@ static const uc_library_symbol symbols[] = {
     SYMBOL(cuCtxPushCurrent, "_v2"),
     SYMBOL(cuCtxPopCurrent, "_v2"),
     SYMBOL(cuCtxGetCurrent, ""),
+    SYMBOL(cuThreadExchangeStreamCaptureMode, ""),
     SYMBOL(cuModuleLoadData, ""),
     SYMBOL(cuModuleUnload, ""),
     SYMBOL(cuModuleGetFunction, ""),

@@ -109,6 +109,7 @@ typedef struct uc_cuda_driver {
   int (*cuCtxPopCurrent)(uc_cuda_context *context);
   int (*cuCtxGetCurrent)(uc_cuda_context *context);
 
+  int (*cuThreadExchangeStreamCaptureMode)(int *mode);
   int (*cuModuleLoadData)(uc_cuda_module *module, const void *image);
   int (*cuModuleUnload)(uc_cuda_module module);
   int (*cuModuleGetFunction)(uc_cuda_function *function, uc_cuda_module module, const char *name);
@@ -199,5 +200,8 @@ void uc_cuda_device_close(uc_cuda_device *device); /* also one that is all zero 
    back. Enter and leave nest, over several devices too. Leave only what was entered. */
 upconv_status uc_cuda_enter(const uc_cuda_device *device);
 void uc_cuda_leave(const uc_cuda_device *device);
+/* Loads what was compiled; also while a stream of this thread is being captured. The device's context is current. */
+upconv_status uc_cuda_load_module(const uc_cuda_device *device, const void *image,
+                                  uc_cuda_module *module);
 
 #endif

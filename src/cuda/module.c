@@ -21,9 +21,7 @@ static upconv_status compile(const uc_cuda_engine *e, const char *source, void *
 /* Loads an image and frees it. device NULL: only frees. */
 static upconv_status load(const uc_cuda_device *device, void *image, uc_cuda_module *module) {
   upconv_status status = UPCONV_OK;
-  if (device)
-    status = uc_cuda_check(device->driver, device->driver->cuModuleLoadData(module, image),
-                           "loading a compiled kernel");
+  if (device) status = uc_cuda_load_module(device, image, module);
   free(image);
   return status;
 }

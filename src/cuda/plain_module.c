@@ -53,9 +53,7 @@ static upconv_status build(const uc_plain_set *set, const request *r, uc_cuda_mo
                         (int)(sizeof options / sizeof options[0]), &image, &size, NULL);
   free(source);
   if (status != UPCONV_OK) return status;
-  if (device)
-    status = uc_cuda_check(device->driver, device->driver->cuModuleLoadData(module, image),
-                           "loading a compiled kernel");
+  if (device) status = uc_cuda_load_module(device, image, module);
   free(image);
   return status;
 }

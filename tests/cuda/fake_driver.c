@@ -291,7 +291,17 @@ EXPORT int cuMemsetD8Async(char *to, unsigned char value, size_t bytes, void *st
 
 /* ---- modules: kernels do nothing ---- */
 
+static _Thread_local int capture_mode; /* 0: a module must not be loaded */
+
+EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
+  int before = capture_mode;
+  capture_mode = *mode;
+  *mode = before;
+  return 0;
+}
+
 EXPORT int cuModuleLoadData(void **module, const void *image) {
+  if (capture_mode != 2) return 900; /* as a driver may, while any stream of the thread captures */
   *module = strdup(image);
   modules += *module != NULL;
   return *module ? 0 : 2;
