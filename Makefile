@@ -22,7 +22,7 @@ QUIET     = >$(BUILD)/make.log 2>&1 || { cat $(BUILD)/make.log; exit 1; }
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all help build setup demo check check-cuda check-gpu check-gpu-torch bench format lint install clean
+.PHONY: all help build setup demo check check-cuda check-gpu check-gpu-torch bench bench-gpu format lint install clean
 .DEFAULT_GOAL := all
 
 all: build                ## the same as build
@@ -57,6 +57,9 @@ check-gpu:                ## builds in build-gpu/, then runs the tests that need
 
 check-gpu-torch:          ## the same for the PyTorch operator; needs a Python with PyTorch, NumPy and pytest
 	@scripts/check-gpu-torch
+
+bench-gpu:                ## founding models and the users' suite on an NVIDIA GPU beside PyTorch; results in docs/bench
+	@scripts/bench-gpu
 
 bench: setup              ## measures the CPU against ONNX Runtime, writes docs/bench; never a test
 	@mkdir -p $(BUILD)

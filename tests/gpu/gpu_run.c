@@ -124,6 +124,10 @@ static void run_text(trial *t, const char *text) {
   }
   upconv_plan *plan;
   if (upconv_plan_create(t->context, t->problem, t->epilogue, NULL, &plan) == UPCONV_OK) {
+    upconv_work work;
+    upconv_plan_work(plan, &work);
+    printf("  the planner's choice: %s, %.0f FLOP, %.0f bytes\n", upconv_plan_candidate(plan),
+           work.planned_flop, work.planned_bytes);
     for (int i = 0; upconv_plan_candidate_name(plan, i); i++)
       if (!t->only || strcmp(t->only, upconv_plan_candidate_name(plan, i)) == 0)
         run_candidate(t, upconv_plan_candidate_name(plan, i));

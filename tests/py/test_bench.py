@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+import gpu_program
+import gpu_report
 import results
 import suite
 
@@ -92,3 +94,53 @@ def test_floors():
     assert row["speedup"] == {"unfused": 3.0}
     results.add_floors([row], copy_rate=40e9, fma_rate=2e9)
     assert (row["floor_ms"], row["floor_reason"]) == (500.0, "arithmetic")
+
+
+GPU_RUN = """cuda:0: NVIDIA H200, sm_90
+n8 ci32 co32 in12x24x48 k3x5x7 s2 p1x2x3 op1 g4 math=tf32
+  the planner's choice: cuda-mma, 5945425920 FLOP, 141582080 bytes
+  cuda-ffma  - worst nan of the bound, median 0.2494 ms (min 0.2487 max 0.2507)
+  cuda-mma   WRONG worst 2.03e+04 of the bound, median 0.0867 ms (min 0.0853 max 0.0886)
+"""
+
+
+def test_the_planners_choice_is_what_counts_on_a_gpu():
+    found = gpu_program.read_upconv(GPU_RUN, "the text")
+    assert (found["chosen"], found["ms"], found["bytes"]) == ("cuda-mma", 0.0867, 141582080)
+    assert found["candidates"]["cuda-mma"]["verdict"] == "WRONG"
+    assert found["candidates"]["cuda-ffma"]["ms"] == 0.2494
+    with pytest.raises(SystemExit, match="the text"):
+        gpu_program.read_upconv("nothing of use", "the text")
+
+
+def test_modes_are_words_of_the_convolution():
+    assert gpu_program.with_mode("ci4 k3 | relu | tanh", "f16") == "ci4 k3 dtype=f16 | relu | tanh"
+    assert gpu_program.with_mode("ci4 k3", "ieee") == "ci4 k3"
+
+
+def test_the_gpu_report_names_what_is_slower():
+    def row(title, ms, eager):
+        ours = {"ms": ms, "chosen": "cuda-mma"}
+        return {
+            "group": "g",
+            "title": title,
+            "mode": "f16",
+            "upconv": ours,
+            "median_ms": {"eager": eager},
+            "speed_up": eager / ms,
+            "floor_ms": ms / 2,
+            "bound_by": "memory",
+            "fraction_of_floor": 0.5,
+        }
+
+    document = {
+        "environment": dict.fromkeys(("gpu", "driver", "torch", "cudnn", "date", "commit"), "?"),
+        "rates": dict.fromkeys(("copy", "ieee", "tf32", "f16", "bf16"), 1e12),
+        "rows": [row("fast", 1.0, 4.0), row("slow", 2.0, 1.0)],
+        "left_out": ["late, f16"],
+    }
+    said = gpu_report.summary(document)
+    assert "2.2 times" in said and "0.50 at least" in said
+    assert "slow f16" in said and "fast" not in said.split("fastest")[1] and "late, f16" in said
+    table = gpu_report.markdown(document)
+    assert "| fast | f16 | 4.000 | 1.000 | cuda-mma | 4.0 | 0.500, memory | 50 % |" in table

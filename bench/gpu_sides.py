@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch on a GPU, in its layouts and modes, timed with events; what the machine can do."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from problems import Problem, SuiteError
+from torch import nn
+
+DTYPES = {
+    "ieee": torch.float32,
+    "tf32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+}
+LAST = {1: torch.contiguous_format, 2: torch.channels_last, 3: torch.channels_last_3d}
+
+
+class Clock:
+    """Times with events; before each run the second-level cache is evicted by reading."""
+
+    def __init__(self, runs: int) -> None:
+        self.runs = runs
+        self.buffer = torch.empty(64 << 20, device="cuda")
+
+    def samples(self, call: Callable[[], object]) -> list[float]:
+        """Milliseconds of each run; of slow ones fewer."""
+        start = time.monotonic()
+        for _ in range(3):
+            call()
+        found: list[float] = []
+        while len(found) < self.runs and (len(found) < 3 or time.monotonic() < start + 3):
+            self.buffer.sum()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            call()
+            end.record()
+            end.synchronize()
+            found.append(begin.elapsed_time(end))
+        return found
+
+    def median(self, call: Callable[[], object]) -> float:
+        return statistics.median(self.samples(call))
+
+
+def set_mode(mode: str) -> None:
+    """PyTorch's switches; also the search for the fastest algorithm."""
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = mode != "ieee"
+    torch.backends.cuda.matmul.allow_tf32 = mode != "ieee"
+
+
+# ---- PyTorch ----
+
+
+class Tail(nn.Module):
+    """What follows the convolution, operator by operator."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        self.dims = len(problem.size)
+        self.operators = problem.operators
+        shape = (problem.co, *[1] * self.dims)
+        for i, (name, *arguments) in enumerate(problem.operators):
+            if name == "batch_norm":
+                norm = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)[self.dims - 1]
+                self.add_module(f"norm{i}", norm(problem.co))
+            elif arguments and arguments[0].startswith("@"):
+                self.register_buffer(f"p{i}", torch.randn(shape))
+
+    def apply_one(self, x: torch.Tensor, i: int) -> torch.Tensor:
+        name, *arguments = self.operators[i]
+        if name == "batch_norm":
+            return getattr(self, f"norm{i}")(x)
+        if name in ("max_pool", "avg_pool"):
+            return getattr(nn.functional, f"{name}{self.dims}d")(x, int(arguments[0]))
+        if name == "leaky_relu":
+            return nn.functional.leaky_relu(x, float(arguments[0]))
+        if name in ("relu", "sigmoid", "tanh"):
+            return getattr(torch, name)(x)
+        if name in ("add", "mul", "scale"):
+            operand = getattr(self, f"p{i}", None)
+            operand = float(arguments[0]) if operand is None else operand
+            return x + operand if name == "add" else x * operand
+        raise SuiteError(f"operator '{name}' is not supported here")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for i in range(len(self.operators)):
+            x = self.apply_one(x, i)
+        return x
+
+
+def model_of(problem: Problem) -> nn.Module:
+    """The problem as PyTorch's users write it."""
+    kind = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[len(problem.size) - 1]
+    convolution = kind(
+        problem.ci,
+        problem.co,
+        problem.kernel,
+        problem.stride,
+        problem.padding,
+        problem.output_padding,
+        groups=problem.g,
+        bias=problem.bias,
+    )
+    return nn.Sequential(convolution, Tail(problem)) if problem.operators else convolution
+
+
+def pytorch(problem: Problem, mode: str, clock: Clock, compiled: bool) -> dict[str, list[float]]:
+    """Samples of eager PyTorch in both layouts and, if wanted, of torch.compile."""
+    set_mode(mode)
+    dtype, dims = DTYPES[mode], len(problem.size)
+    model = model_of(problem).cuda().to(dtype).eval()
+    samples = {}
+    with torch.no_grad():
+        x = torch.rand((problem.n, problem.ci, *problem.size), device="cuda").to(dtype)
+        samples["eager"] = clock.samples(lambda: model(x))
+        if LAST[dims] != torch.contiguous_format:
+            last, moved = x.to(memory_format=LAST[dims]), model.to(memory_format=LAST[dims])
+            samples["channels_last"] = clock.samples(lambda: moved(last))
+            model.to(memory_format=torch.contiguous_format)
+        if compiled:
+            torch._dynamo.reset()
+            fast = torch.compile(model)
+            samples["compile"] = clock.samples(lambda: fast(x))
+    return samples
+
+
+# ---- what the machine can do ----
+
+
+def rates(clock: Clock) -> dict[str, float]:
+    """Bytes a second of a copy, read and written; FLOP a second of large matrix products."""
+    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    seconds = clock.median(lambda: target.copy_(source)) * 1e-3
+    found = {"copy": 2 * source.numel() / seconds}
+    n = 8192
+    for mode, dtype in DTYPES.items():
+        set_mode(mode)
+        x, y = (torch.randn(n, n, device="cuda").to(dtype) for _ in range(2))
+        found[mode] = 2 * n**3 / clock.median(lambda x=x, y=y: x @ y) * 1e3
+    return found
