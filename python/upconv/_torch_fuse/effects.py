@@ -33,6 +33,10 @@ _PURE_MODULES = frozenset(
 _PURE_BUILTINS = frozenset(
     {getattr, max, min, len, abs, round, int, float, bool, sum, pow, divmod, tuple, list, slice}
 )
+_RANDOM = (
+    "rand attention bernoulli binomial cauchy dropout exponential geometric gumbel multinomial"
+    " normal poisson rnn gru lstm rrelu fractional sample".split()
+)
 _IMPURE_OPERATORS = frozenset({operator.setitem, operator.delitem})
 
 # Methods without an underscore at the end that change what they are called on, or what is recorded
@@ -45,6 +49,13 @@ def is_torch_function(node: Node) -> bool:
     if node.op == "call_method":
         return hasattr(torch.Tensor, str(node.target))
     return node.op == "call_function" and _is_known(node.target)
+
+
+def may_be_random(node: Node) -> bool:
+    """Whether node may draw random numbers, by the names that PyTorch gives such functions."""
+    target: Any = node.target
+    name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+    return any(part in name for part in _RANDOM)
 
 
 def has_effects(node: Node) -> bool:

@@ -14,6 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._pytree import tree_map
 
 from .._torch import operator as _operator  # noqa: F401  defines torch.ops.upconv.conv_transpose
+from .effects import has_effects, may_be_random
 from .inline import inline_modules
 from .names import describe
 from .recorder import Call
@@ -44,6 +45,7 @@ def rewrite(module: GraphModule, report: Report) -> int:
 
 
 def _rewrite_graph(graph: Graph, report: Report) -> int:
+    _drop_unread(graph)
     fused = 0
     regions: list[tuple[Any, ...]] = []
     for node in list(graph.nodes):
@@ -63,6 +65,14 @@ def _rewrite_graph(graph: Graph, report: Report) -> int:
             report.fused.append(entry)
             fused += 1
     return fused
+
+
+def _drop_unread(graph: Graph) -> None:
+    """Results that nobody reads would end tails. PyTorch before 2.5 leaves them in graphs."""
+    for node in reversed(list(graph.nodes)):
+        if node.op in ("call_function", "call_method") and not node.users:
+            if not has_effects(node) and not may_be_random(node):
+                graph.erase_node(node)
 
 
 def _follow_autocast(node: Node, regions: list[tuple[Any, ...]]) -> None:
