@@ -249,6 +249,17 @@ static void launch_that_fails(void) {
   CHECK_SAYS(said, "CUDA_ERROR_UNKNOWN (999: unknown error); S; 0 0 held");
 }
 
+/* A stream of the thread is being captured: modules are loaded all the same. */
+static void load_while_capturing(void) {
+  setenv("FAKE_DRIVER", "capturing", 1);
+  trial *t = begin();
+  sandbox_say("%d ", run(t));
+  finish(t);
+}
+static void modules_under_capture(void) {
+  CHECK_SAYS(sandbox_run(load_while_capturing), "0 0 held");
+}
+
 static void only_plan(void) {
   onnx_build b;
   trial t;
@@ -279,6 +290,7 @@ int main(int argc, char **argv) {
       {"repeats_without_copies", repeats_without_copies},
       {"memory_that_is_not_there", memory_that_is_not_there},
       {"launch_that_fails", launch_that_fails},
+      {"modules_under_capture", modules_under_capture},
       {"plans_without_a_device", plans_without_a_device},
   };
   return check_main(argc, argv, tests, CHECK_COUNT(tests));
