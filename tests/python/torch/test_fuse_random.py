@@ -138,9 +138,9 @@ def test_program(seed: int) -> None:
 @pytest.mark.skipif(torch.__version__ < "2.5", reason="PyTorch 2.4 cuts these programs into pieces")
 def test_most_programs_fuse_something() -> None:
     lengths = []
-    for seed in range(0, 60, 4):
+    for seed in range(0, 60, 2):
         fused = upconv.fuse(Program(seed, in_place=False))
         with torch.no_grad():
             fused(*_inputs())
         lengths += [len(entry.operators) for entry in upconv.explain(fused).fused]
-    assert len(lengths) >= 8 and sum(lengths) >= 15, lengths
+    assert len(lengths) >= 12 and sum(lengths) >= 15, lengths
