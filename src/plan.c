@@ -100,7 +100,7 @@ const char *upconv_plan_candidate(const upconv_plan *plan) { return plan->candid
 upconv_error_model uc_plan_error_model(const upconv_plan *plan) {
   const upconv_problem *p = &plan->lowered.source;
   bool wide = p->x_dtype == UPCONV_F32 || p->w_dtype == UPCONV_F32;
-  upconv_error_model model = {.tensor_core = strstr(plan->candidate->name, "mma") != NULL};
+  upconv_error_model model = {.tensor_core = plan->candidate->tensor_core};
   if (model.tensor_core && wide) model.operand_rounding = 0x1p-11;
   return model;
 }

@@ -39,6 +39,7 @@ typedef struct uc_call {
 typedef struct uc_candidate {
   const char *name;
   bool host_memory; /* packed buffer and workspace are the host's */
+  bool tensor_core; /* float32 operands are rounded to TF32, sums are truncated */
   /* NULL when it applies, else the reason why not. */
   const char *(*refuses)(const upconv_context *context, const uc_lowered *lowered);
   double (*cost)(const upconv_context *context, const uc_lowered *lowered); /* estimated seconds */

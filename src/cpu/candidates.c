@@ -142,10 +142,10 @@ static void explain(const void *state, uc_text *text) {
   free(slot_at);
 }
 
-const uc_candidate uc_candidate_cpu_tiled = {"cpu-tiled",  true,    tiled_refuses, tiled_cost,
-                                             create_tiled, destroy, packed_size,   pack,
-                                             workspace,    execute, explain,       NULL};
+const uc_candidate uc_candidate_cpu_tiled = {
+    "cpu-tiled", true, false,     tiled_refuses, tiled_cost, create_tiled, destroy,
+    packed_size, pack, workspace, execute,       explain,    NULL};
 
-const uc_candidate uc_candidate_cpu_direct = {"cpu-direct",  true,    refuses,     direct_cost,
-                                              create_direct, destroy, packed_size, pack,
-                                              workspace,     execute, explain,     NULL};
+const uc_candidate uc_candidate_cpu_direct = {
+    "cpu-direct", true, false,     refuses, direct_cost, create_direct, destroy,
+    packed_size,  pack, workspace, execute, explain,     NULL};

@@ -274,12 +274,22 @@ static void source(const void *state, uc_text *text) {
   uc_text_add(text, "%s", e->pack_source);
 }
 
-const uc_candidate uc_candidate_cuda_ffma = {"cuda-ffma", false,   ffma_refuses, ffma_cost,
-                                             create_ffma, destroy, packed_size,  pack,
-                                             workspace,   execute, explain,      source};
-const uc_candidate uc_candidate_cuda_mma = {"cuda-mma", false,   mma_refuses, mma_cost,
-                                            create_mma, destroy, packed_size, pack,
-                                            workspace,  execute, explain,     source};
-const uc_candidate uc_candidate_cuda_depthwise = {
-    "cuda-depthwise", false, depthwise_refuses, depthwise_cost, create_depthwise, destroy,
-    packed_size,      pack,  workspace,         execute,        explain,          source};
+const uc_candidate uc_candidate_cuda_ffma = {
+    "cuda-ffma", false, false,     ffma_refuses, ffma_cost, create_ffma, destroy,
+    packed_size, pack,  workspace, execute,      explain,   source};
+const uc_candidate uc_candidate_cuda_mma = {
+    "cuda-mma",  false, true,      mma_refuses, mma_cost, create_mma, destroy,
+    packed_size, pack,  workspace, execute,     explain,  source};
+const uc_candidate uc_candidate_cuda_depthwise = {"cuda-depthwise",
+                                                  false,
+                                                  false,
+                                                  depthwise_refuses,
+                                                  depthwise_cost,
+                                                  create_depthwise,
+                                                  destroy,
+                                                  packed_size,
+                                                  pack,
+                                                  workspace,
+                                                  execute,
+                                                  explain,
+                                                  source};
