@@ -161,6 +161,32 @@ static void check_store_row(const uc_isa *isa, upconv_dtype dtype, int64_t strid
   memory_free(wanted);
 }
 
+/* Past the caches: the same, from any element of a line on. */
+static void check_stream_row(const uc_isa *isa, int64_t before, int64_t n) {
+  memory m = memory_new(UPCONV_F32, before + n), wanted = memory_new(UPCONV_F32, before + n);
+  memset(m.data, CHECK_POISON, bytes_of(UPCONV_F32, m.n));
+  memset(wanted.data, CHECK_POISON, bytes_of(UPCONV_F32, m.n));
+  float *src = edge_alloc(padded(n) * sizeof *src);
+  for (int64_t i = 0; i < n; i++) {
+    src[i] = number(i);
+    uc_store(wanted.data, UPCONV_F32, before + i, (double)number(i));
+  }
+  isa->stream_row((float *)(void *)m.data + before, src, n);
+  isa->stream_end();
+  CHECK_MSG(memcmp(m.data, wanted.data, bytes_of(UPCONV_F32, m.n)) == 0, "%s, n %d from %d on",
+            isa->name, (int)n, (int)before);
+  edge_free(src, padded(n) * sizeof *src);
+  memory_free(m);
+  memory_free(wanted);
+}
+
+static void rows_past_the_caches(void) {
+  const uc_isa *isa;
+  for (int k = 0; (isa = uc_isa_available(k)); k++)
+    for (int64_t before = 0; before < 20; before += before < 3 ? 1 : 4)
+      for (size_t l = 0; l < CHECK_COUNT(lengths); l++) check_stream_row(isa, before, lengths[l]);
+}
+
 static void rows_of_any_stride(void) {
   const uc_isa *isa;
   for (int k = 0; (isa = uc_isa_available(k)); k++)
@@ -276,6 +302,7 @@ int main(int argc, char **argv) {
   static const check_test tests[] = {
       {"every_f16_and_bf16_to_float", every_f16_and_bf16_to_float},
       {"every_float_to_f16_and_bf16", every_float_to_f16_and_bf16},
+      {"rows_past_the_caches", rows_past_the_caches},
       {"rows_of_any_stride", rows_of_any_stride},
       {"interleaving", interleaving},
       {"transposing", transposing},

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "../status.h"
+#include "cache_size.h"
 #include "engine.h"
 
 enum { MAX_STRIDE = 65536 };
@@ -64,6 +65,7 @@ static upconv_status create(upconv_context *context, uc_lowered *lowered, bool n
   uc_engine *e = calloc(1, sizeof *e);
   if (!e) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
   e->isa = context->isa;
+  e->cache_size = uc_cpu_cache_size();
   e->threads = context->threads;
   e->lowered = lowered;
   e->scalar = scalar;

@@ -42,6 +42,7 @@ enum { UC_CHUNK = 128 }; /* input channels whose tile is held at once */
 typedef struct uc_engine {
   const uc_isa *isa;
   uc_threads *threads;
+  size_t cache_size; /* bytes of the last level */
   uc_lowered *lowered;
   uc_program program;
   bool scalar; /* candidate cpu-direct: one element at a time, borders skipped */
@@ -100,6 +101,7 @@ typedef struct uc_run {
   const float *packed;
   bool skip_borders;
   const uc_pass *pass; /* the pass under way */
+  bool stream;         /* ... stores past the caches */
   uc_tiling tiling;
   int64_t *slot_at;             /* per slot: offset in the scratch */
   int64_t target_size[UC_AXES]; /* reductions: what is reduced */

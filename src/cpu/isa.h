@@ -86,6 +86,10 @@ typedef struct uc_isa {
   void (*load_row)(float *dst, const void *src, upconv_dtype dtype, int64_t stride, int64_t n);
   /* dst[i * stride] = src[i] rounded to dtype (nearest even), exactly n elements are written. */
   void (*store_row)(void *dst, upconv_dtype dtype, int64_t stride, const float *src, int64_t n);
+  /* store_row of f32 with stride 1 past the caches, where the output is larger than they are: whole lines are then written
+     without being read first. stream_end must follow before another thread may read. */
+  void (*stream_row)(float *dst, const float *src, int64_t n);
+  void (*stream_end)(void);
   /* dst[j * rows + r] = src[r][j] for the `total` elements j * rows + r < total; dst padded. rows >= 2. */
   void (*interleave)(float *dst, const float *const *src, int64_t rows, int64_t total);
   /* Transposes between [channels][n] (row stride src_stride) and [n][channels] in memory of dtype:

@@ -223,7 +223,7 @@ static void store_last(const uc_isa *isa, const uc_layout *l, const float *src, 
 
 /* Channels-last memory takes all channels of a row at once, other memory channel by channel. */
 void uc_layout_store(const uc_isa *isa, const uc_layout *l, const float *src,
-                     const upconv_tensor *t, int64_t n, int64_t c0, int64_t channels,
+                     const upconv_tensor *t, int64_t n, int64_t c0, int64_t channels, bool stream,
                      float *scratch) {
   bool last = t->stride[1] == 1 && t->stride[4] != 1 && channels > 1;
   int64_t size = (int64_t)upconv_dtype_size(t->dtype);
@@ -233,11 +233,14 @@ void uc_layout_store(const uc_isa *isa, const uc_layout *l, const float *src,
     for (int64_t d = 0; d < l->box.size[0]; d++) {
       char *to = first + (c * t->stride[1] + d * t->stride[2]) * size;
       for (int64_t h = 0; h < l->box.size[1]; h++, to += t->stride[3] * size)
-        if (last)
+        if (last) {
           store_last(isa, l, src, to, t, d, h, channels, scratch);
-        else
-          isa->store_row(to, t->dtype, t->stride[4],
-                         uc_layout_natural_row(isa, l, src + c * l->channel, d, h, scratch),
-                         l->box.size[2]);
+        } else {
+          const float *row = uc_layout_natural_row(isa, l, src + c * l->channel, d, h, scratch);
+          if (stream)
+            isa->stream_row((float *)(void *)to, row, l->box.size[2]);
+          else
+            isa->store_row(to, t->dtype, t->stride[4], row, l->box.size[2]);
+        }
     }
 }

@@ -60,9 +60,9 @@ void uc_layout_load(const uc_isa *isa, const uc_layout *to, float *dst, const up
                     int64_t n, int64_t c0, int64_t channels);
 
 /* Stores channels [c0, c0 + channels), of which src holds channel c0 first, into a view that holds the box. scratch:
-   channels rows in natural order, padded. */
+   channels rows in natural order, padded. stream: past the caches; f32 with dense rows alone. */
 void uc_layout_store(const uc_isa *isa, const uc_layout *from, const float *src,
                      const upconv_tensor *tensor, int64_t n, int64_t c0, int64_t channels,
-                     float *scratch);
+                     bool stream, float *scratch);
 
 #endif

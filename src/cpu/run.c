@@ -79,6 +79,18 @@ static void store_task(void *argument, int64_t task, int worker) {
   start_tile(job->run, worker, job->run->n0 + task, &tile);
   uc_box box = grid_box(&job->run->tiling, &job->whole, index);
   uc_tile_run(&tile, &box, 0);
+  if (job->run->stream) job->run->engine->isa->stream_end();
+}
+
+/* Whether storing past the caches pays: they could not hold y, and rows are whole lines for the most part. */
+static bool streams(const uc_run *run, const upconv_tensor *to) {
+  enum { LEAST_ROW = 32 };
+  double bytes = sizeof(float);
+  for (int a = 0; a < UC_RANK; a++) bytes *= (double)to->shape[a];
+  bool last = run->pass->result == run->engine->program.value_count - 1;
+  return last && to->dtype == UPCONV_F32 && to->stride[4] == 1 &&
+         run->tiling.tile[2] >= LEAST_ROW && to->shape[4] >= LEAST_ROW &&
+         bytes > (double)run->engine->cache_size;
 }
 
 static void run_store(uc_run *run) {
@@ -91,6 +103,7 @@ static void run_store(uc_run *run) {
     job.tiles[a] = uc_ceil_div(job.whole.size[a], run->tiling.tile[a]);
     count *= job.tiles[a];
   }
+  run->stream = streams(run, to);
   uc_threads_run(run->engine->threads, count, store_task, &job);
 }
 

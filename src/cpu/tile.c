@@ -148,7 +148,7 @@ static void store_target(uc_tile *tile, int64_t first) {
   const uc_layout *layout = &tile->layout[run->pass->target];
   uc_layout_store(run->engine->isa, layout,
                   uc_tile_slot(tile, target->slot) + (c0 - first) * layout->channel, to, tile->n,
-                  c0, c1 - c0, tile->scratch + run->tiling.rows_at);
+                  c0, c1 - c0, run->stream, tile->scratch + run->tiling.rows_at);
 }
 
 /* Row (d, h) of the target, local, into the sums of its segment. */

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Results that are stored past the caches, as those larger than the caches are: the same bits, and nothing beyond them. */
+// labels: parallel valgrind
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "cpu/engine.h"
+#include "example.h"
+#include "plan.h"
+
+/* y, dense or with its rows apart, as if the last-level cache had so many bytes. Guarded. */
+static float *run(upconv_context *context, example *e, size_t cache_size, int64_t gap) {
+  upconv_plan *plan = NULL;
+  upconv_problem_desc desc;
+  size_t bytes = 0;
+  upconv_problem_get_desc(e->problem, &desc);
+  int rank = desc.spatial_dims + 2;
+  int64_t rows = e->count / e->y_shape[rank - 1], pitch = e->y_shape[rank - 1] + gap;
+  float *y = check_alloc((size_t)(rows * pitch) * sizeof *y, 0);
+  memset(y, CHECK_POISON, (size_t)(rows * pitch) * sizeof *y);
+  if (!CHECK_STATUS(upconv_plan_create(context, e->problem, e->epilogue, NULL, &plan), UPCONV_OK))
+    return y;
+  uc_engine *engine = plan->state;
+  engine->cache_size = cache_size;
+  CHECK_STATUS(upconv_plan_workspace_size(plan, e->x_shape, &bytes), UPCONV_OK);
+  void *packed = aligned_alloc(64, (upconv_plan_packed_size(plan) / 64 + 1) * 64);
+  upconv_arguments a = e->arguments;
+  a.y = upconv_tensor_dense(y, UPCONV_F32, rank, e->y_shape, UPCONV_CHANNELS_FIRST);
+  for (int i = rank - 2; i >= 0; i--)
+    a.y.stride[i] = i == rank - 2 ? pitch : a.y.stride[i + 1] * e->y_shape[i + 1];
+  a.packed = packed;
+  a.workspace = aligned_alloc(64, (bytes / 64 + 1) * 64);
+  a.workspace_size = bytes;
+  CHECK_STATUS(upconv_plan_pack(plan, &e->parameters, packed, NULL), UPCONV_OK);
+  CHECK_STATUS(upconv_execute(plan, &a), UPCONV_OK);
+  free(a.workspace);
+  free(packed);
+  upconv_plan_destroy(plan);
+  return y;
+}
+
+static void check_text(upconv_context *context, const char *text) {
+  example e;
+  if (example_make(text, &e))
+    for (int64_t gap = 0; gap < 18; gap += gap < 2 ? 1 : 5) {
+      size_t bytes = (size_t)(e.count + e.count / e.y_shape[3] * gap) * sizeof(float);
+      float *around = run(context, &e, 0, gap), *through = run(context, &e, SIZE_MAX, gap);
+      CHECK_MSG(memcmp(around, through, bytes) == 0, "%s, rows %d apart", text, (int)gap);
+      CHECK_FREE(around);
+      CHECK_FREE(through);
+    }
+  example_destroy(&e);
+}
+
+static void same_bits(void) {
+  static const char *const text[] = {
+      "n2 ci3 co5 in4x20 k3 s2 p1 bias | relu",
+      "n1 ci2 co3 in3x33 k4 s4 bias | leaky_relu 0.1 | add %0",
+      "n2 ci4 co4 g2 in3x40 k3x5 s1x2 p1x2 | sigmoid",
+  };
+  for (int threads = 1; threads <= 3; threads++) {
+    upconv_context_options options = {.threads = threads};
+    upconv_context *context = NULL;
+    CHECK_STATUS(upconv_context_create(&options, &context), UPCONV_OK);
+    for (size_t i = 0; i < CHECK_COUNT(text); i++) check_text(context, text[i]);
+    upconv_context_destroy(context);
+  }
+}
+
+int main(int argc, char **argv) {
+  static const check_test tests[] = {{"same_bits", same_bits}};
+  return check_main(argc, argv, tests, CHECK_COUNT(tests));
+}
