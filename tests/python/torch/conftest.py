@@ -15,6 +15,13 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def settable_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.testing._internal, which some tests import, freezes the flags of torch.backends."""
+    frozen = "__allow_nonbracketed_mutation_flag"
+    monkeypatch.setattr(torch.backends, frozen, True, raising=False)
+
+
 @pytest.fixture
 def library_runs():
     """library_runs(n): exactly n executions by the library in the block, and none by PyTorch."""
