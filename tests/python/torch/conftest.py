@@ -19,7 +19,7 @@ def seeded() -> None:
 def settable_flags(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch.testing._internal, which some tests import, freezes the flags of torch.backends."""
     frozen = "__allow_nonbracketed_mutation_flag"
-    monkeypatch.setattr(torch.backends, frozen, True, raising=False)
+    monkeypatch.setitem(torch.backends.flags_frozen.__globals__, frozen, True)
 
 
 @pytest.fixture
