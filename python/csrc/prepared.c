@@ -51,6 +51,8 @@ long long prepared_calls(void) { return calls; }
 
 PyObject *prepared_settings(PyObject *object) { return ((prepared *)object)->settings; }
 
+int prepared_param_count(PyObject *object) { return ((prepared *)object)->param_count; }
+
 /* ---- running ---- */
 
 static PyObject *name_data_ptr, *name_new_empty_strided, *name_version;
@@ -223,20 +225,21 @@ PyObject *run_prepared(PyObject *object, const call_tensors *tensors) {
   return y;
 }
 
-/* ---- the type ---- */
-
-/* prepared(x, weight, bias, sizes, text, params, tensors): as execute.run */
-static PyObject *prepared_call(PyObject *object, PyObject *args, PyObject *kwargs) {
-  call_tensors t;
-  PyObject *sizes, *text;
-  if (kwargs && PyDict_Size(kwargs)) return PyErr_SetString(PyExc_TypeError, "no keywords"), NULL;
-  if (!PyArg_ParseTuple(args, "OOOOOOO", &t.x, &t.weight, &t.bias, &sizes, &text, &t.params,
-                        &t.tensors))
-    return NULL;
-  PyObject *y = run_prepared(object, &t);
-  if (y || PyErr_Occurred()) return y;
-  return PyObject_Call(((prepared *)object)->otherwise, args, NULL);
+/* otherwise(x, weight, bias, sizes, text, params, tensors) */
+PyObject *run_otherwise(PyObject *object, const call_tensors *t) {
+  const prepared *self = (const prepared *)object;
+  PyObject *sizes = PyObject_GetAttrString(self->settings, "sizes");
+  PyObject *text = sizes ? PyObject_GetAttrString(self->settings, "text") : NULL;
+  PyObject *y = NULL;
+  if (text)
+    y = PyObject_CallFunctionObjArgs(self->otherwise, t->x, t->weight, t->bias, sizes, text,
+                                     t->params, t->tensors, NULL);
+  Py_XDECREF(sizes);
+  Py_XDECREF(text);
+  return y;
 }
+
+/* ---- the type ---- */
 
 /* Copies bytes that describe count C structures of a size. */
 static bool take_bytes(PyObject *bytes, void *to, size_t size, int most, int *count) {
@@ -317,7 +320,6 @@ static void prepared_dealloc(PyObject *object) {
 
 static PyType_Slot slots[] = {
     {Py_tp_init, (void *)(uintptr_t)prepared_init},
-    {Py_tp_call, (void *)(uintptr_t)prepared_call},
     {Py_tp_dealloc, (void *)(uintptr_t)prepared_dealloc},
     {0, NULL},
 };

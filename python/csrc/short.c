@@ -35,7 +35,8 @@ static PyObject *levels; /* module with _current_level, which must be negative *
 static PyObject *grad_enabled, *num_threads, *environment, *apply;
 
 static PyObject *name_layout, *name_is_cpu, *name_is_cuda, *name_is_neg, *name_is_nested,
-    *name_is_zero, *name_dtype, *name_shape, *name_stride, *name_requires_grad, *name_level;
+    *name_is_zero, *name_dtype, *name_shape, *name_stride, *name_requires_grad, *name_level,
+    *name_to_save, *name_settings, *name_get_device;
 
 Py_ssize_t sequence_size(PyObject *sequence) {
   return PyList_Check(sequence)    ? PyList_Size(sequence)
@@ -145,10 +146,36 @@ static PyObject *make_key(PyObject *const *a) {
 
 /* ---- calls ---- */
 
+/* The number of a tensor's device; negative on the CPU, and for what has none. */
+static long device_index(PyObject *tensor) {
+  PyObject *number = PyObject_CallMethodObjArgs(tensor, name_get_device, NULL);
+  long index = number ? PyLong_AsLong(number) : -1;
+  Py_XDECREF(number);
+  if (PyErr_Occurred()) return PyErr_Clear(), -1;
+  return index;
+}
+
+/* Where x is. */
+typedef struct place {
+  PyObject *flag; /* name_is_cpu or name_is_cuda */
+  long index;
+} place;
+
+static bool is_at(PyObject *tensor, const place *where) {
+  return flag(tensor, where->flag, false) &&
+         (where->flag == name_is_cpu || device_index(tensor) == where->index);
+}
+
+static bool place_of(PyObject *x, place *where) {
+  where->flag = flag(x, name_is_cpu, false) ? name_is_cpu : name_is_cuda;
+  where->index = where->flag == name_is_cpu ? -1 : device_index(x);
+  return is_at(x, where);
+}
+
 /* Whether a parameter is of x's device and type. The key holds its identity, and what is prepared goes when it does, so
    that what cannot change, such as its layout, has been looked at before. */
-static bool goes_with(PyObject *tensor, PyObject *device, PyObject *dtype) {
-  if (!is_tensor(tensor) || !flag(tensor, device, false)) return false;
+static bool goes_with(PyObject *tensor, const place *where, PyObject *dtype) {
+  if (!is_tensor(tensor) || !is_at(tensor, where)) return false;
   PyObject *own = PyObject_GetAttr(tensor, name_dtype);
   if (!own) return PyErr_Clear(), false;
   Py_DECREF(own);
@@ -160,33 +187,32 @@ static bool is_plain_call(PyObject *const *a, bool *gradient) {
   PyObject *operands[] = {a[PARAMS], a[TENSORS]};
   if (sequence_size(a[PARAMS]) < 0 || sequence_size(a[TENSORS]) < 0 || !is_plain(a[X]))
     return false;
-  PyObject *device = flag(a[X], name_is_cpu, false) ? name_is_cpu : name_is_cuda;
+  place where;
   PyObject *dtype = PyObject_GetAttr(a[X], name_dtype);
   if (!dtype) return PyErr_Clear(), false;
   Py_DECREF(dtype); /* types live as long as PyTorch */
-  if ((device == name_is_cuda && !flag(a[X], name_is_cuda, false)) ||
-      !goes_with(a[WEIGHT], device, dtype) ||
-      (a[BIAS] != Py_None && !goes_with(a[BIAS], device, dtype)))
+  if (!place_of(a[X], &where) || !goes_with(a[WEIGHT], &where, dtype) ||
+      (a[BIAS] != Py_None && !goes_with(a[BIAS], &where, dtype)))
     return false;
   *gradient = flag(a[X], name_requires_grad, true) || flag(a[WEIGHT], name_requires_grad, true) ||
               (a[BIAS] != Py_None && flag(a[BIAS], name_requires_grad, true));
   for (int group = 0; group < 2; group++)
     for (Py_ssize_t i = 0; i < sequence_size(operands[group]); i++) {
       PyObject *tensor = sequence_item(operands[group], i);
-      if (!is_plain(tensor) || !flag(tensor, device, false)) return false;
+      if (!is_plain(tensor) || !is_at(tensor, &where)) return false;
       *gradient = *gradient || flag(tensor, name_requires_grad, true);
     }
   return true;
 }
 
-/* apply(prepared, settings, x, weight, bias, *params, *tensors) */
+/* apply(prepared, x, weight, bias, *params, *tensors), which comes to forward() below */
 static PyObject *call_with_gradient(PyObject *found, const call_tensors *t) {
   Py_ssize_t params = sequence_size(t->params), tensors = sequence_size(t->tensors), at = 0;
-  PyObject *args = PyTuple_New(5 + params + tensors);
+  PyObject *args = PyTuple_New(4 + params + tensors);
   if (!args) return NULL;
-  PyObject *head[] = {found, prepared_settings(found), t->x, t->weight, t->bias};
+  PyObject *head[] = {found, t->x, t->weight, t->bias};
   bool made = true;
-  for (int i = 0; i < 5; i++) made = made && put(args, &at, same(head[i]));
+  for (int i = 0; i < 4; i++) made = made && put(args, &at, same(head[i]));
   for (Py_ssize_t i = 0; i < params; i++)
     made = made && put(args, &at, same(sequence_item(t->params, i)));
   for (Py_ssize_t i = 0; i < tensors; i++)
@@ -196,10 +222,43 @@ static PyObject *call_with_gradient(PyObject *found, const call_tensors *t) {
   return y;
 }
 
+static PyObject *tuple_of(PyObject *const *items, Py_ssize_t count) {
+  Py_ssize_t at = 0;
+  PyObject *tuple = PyTuple_New(count);
+  for (Py_ssize_t i = 0; tuple && i < count; i++)
+    if (!put(tuple, &at, same(items[i]))) return Py_DECREF(tuple), NULL;
+  return tuple;
+}
+
 static bool has_arguments(Py_ssize_t count, Py_ssize_t wanted) {
   if (count == wanted) return true;
   PyErr_SetString(PyExc_TypeError, "upconv_short: wrong number of arguments");
   return false;
+}
+
+/* forward(ctx, prepared, x, weight, bias, *params, *tensors): Fused.forward of autograd.py for a Prepared */
+static PyObject *forward(PyObject *module, PyObject *const *a, Py_ssize_t count) {
+  (void)module;
+  enum { CONTEXT, PREPARED, SAVED, OPERANDS = SAVED + 3 };
+  PyObject *found = count < OPERANDS ? NULL : a[PREPARED];
+  if (!found || (PyObject *)Py_TYPE(found) != prepared_type)
+    return PyErr_SetString(PyExc_TypeError, "upconv_short: forward takes a Prepared"), NULL;
+  Py_ssize_t operands = count - OPERANDS, params = prepared_param_count(found);
+  if (params > operands) params = operands;
+  PyObject *saved = tuple_of(a + SAVED, count - SAVED);
+  PyObject *first = tuple_of(a + OPERANDS, params);
+  PyObject *second = tuple_of(a + OPERANDS + params, operands - params);
+  PyObject *y = NULL;
+  if (saved && first && second && !PyObject_SetAttr(a[CONTEXT], name_to_save, saved) &&
+      !PyObject_SetAttr(a[CONTEXT], name_settings, prepared_settings(found))) {
+    call_tensors t = {a[SAVED], a[SAVED + 1], a[SAVED + 2], first, second};
+    y = run_prepared(found, &t);
+    if (!y && !PyErr_Occurred()) y = run_otherwise(found, &t);
+  }
+  Py_XDECREF(saved);
+  Py_XDECREF(first);
+  Py_XDECREF(second);
+  return y;
 }
 
 static PyObject *call(PyObject *module, PyObject *const *a, Py_ssize_t count) {
@@ -259,6 +318,8 @@ static PyObject *setup(PyObject *module, PyObject *args) {
 static PyMethodDef methods[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
      "The result, or None: take the long way."},
+    {"forward", (PyCFunction)(void (*)(void))forward, METH_FASTCALL,
+     "The autograd function's forward pass for a Prepared."},
     {"store", (PyCFunction)(void (*)(void))store, METH_FASTCALL,
      "Remembers a Prepared for calls like this."},
     {"calls", count_calls, METH_NOARGS, "How many calls were run."},
@@ -279,7 +340,8 @@ static bool make_names(void) {
       {&name_is_nested, "is_nested"},  {&name_is_zero, "_is_zerotensor"},
       {&name_dtype, "dtype"},          {&name_shape, "shape"},
       {&name_stride, "stride"},        {&name_requires_grad, "requires_grad"},
-      {&name_level, "_current_level"},
+      {&name_level, "_current_level"}, {&name_to_save, "to_save"},
+      {&name_settings, "settings"},    {&name_get_device, "get_device"},
   };
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!(*names[i].to = PyUnicode_InternFromString(names[i].text))) return false;

@@ -31,8 +31,11 @@ PyObject *sequence_item(PyObject *sequence, Py_ssize_t index);
 bool add_prepared_type(PyObject *module, PyObject **type);
 /* A new reference to the result; NULL without an error if what is prepared does not fit (any more), with one otherwise. */
 PyObject *run_prepared(PyObject *prepared, const call_tensors *tensors);
+/* The same by Python, for what does not fit. */
+PyObject *run_otherwise(PyObject *prepared, const call_tensors *tensors);
 /* The settings that the autograd function wants; borrowed. */
 PyObject *prepared_settings(PyObject *prepared);
+int prepared_param_count(PyObject *prepared);
 long long prepared_calls(void);
 
 #endif

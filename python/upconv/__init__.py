@@ -58,18 +58,51 @@ Size = int | Sequence[int]
 Operators = str | Sequence[Any] | None
 
 
-def _conv_transpose(spatial_dims: int, x: Any, *arguments: Any, out: Any) -> Any:
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, getattr(torch, "Tensor", ())):
-        if out is not None:
-            raise TypeError("out: is for NumPy arrays, not for PyTorch's tensors")
-        functional = sys.modules.get("upconv._torch.functional")
-        if functional is None:
-            functional = importlib.import_module("upconv._torch.functional")
-        return functional.conv_transpose(spatial_dims, x, *arguments)
+def _conv_transpose(
+    spatial_dims: int,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Size,
+    padding: Size,
+    output_padding: Size,
+    groups: int,
+    dilation: Size,
+    epilogue: Operators,
+    out: Any,
+) -> Any:
+    functional = sys.modules.get("upconv._torch.functional")
+    if functional is None and isinstance(x, getattr(sys.modules.get("torch"), "Tensor", ())):
+        functional = importlib.import_module("upconv._torch.functional")
+    if functional is not None and isinstance(x, functional.Tensor):
+        return functional.conv_transpose(
+            spatial_dims,
+            x,
+            weight,
+            bias,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
+            epilogue,
+            out,
+        )
     from . import _numpy
 
-    return _numpy.conv_transpose(spatial_dims, x, *arguments, out=out)
+    return _numpy.conv_transpose(
+        spatial_dims,
+        x,
+        weight,
+        bias,
+        stride,
+        padding,
+        output_padding,
+        groups,
+        dilation,
+        epilogue,
+        out=out,
+    )
 
 
 def conv_transpose1d(
@@ -97,7 +130,7 @@ def conv_transpose1d(
         groups,
         dilation,
         epilogue,
-        out=out,
+        out,
     )
 
 
@@ -126,7 +159,7 @@ def conv_transpose2d(
         groups,
         dilation,
         epilogue,
-        out=out,
+        out,
     )
 
 
@@ -151,8 +184,9 @@ def conv_transpose3d(
 
     With PyTorch tensors the result is one, on the same device. Otherwise x is a NumPy array, or an
     object on the CPU with __dlpack__, of float32, float16 or bfloat16 (ml_dtypes), and the result
-    is a NumPy array of x's type; out, if given, receives it: any array of the right shape, also a
-    slice of a larger one."""
+    is a NumPy array of x's type. out, if given, receives the result and is returned: an array or a
+    tensor of the right shape, also a slice of a larger one. With tensors it has the result's type,
+    and no gradients are recorded."""
     return _conv_transpose(
         3,
         x,
@@ -164,7 +198,7 @@ def conv_transpose3d(
         groups,
         dilation,
         epilogue,
-        out=out,
+        out,
     )
 
 

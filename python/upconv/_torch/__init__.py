@@ -2,6 +2,7 @@
 """upconv for PyTorch: the operator torch.ops.upconv.conv_transpose, functions and modules on top.
 
 functional.py   what users call        nn.py          modules
+into.py         out=
 program.py      epilogue= -> text      modules.py     nn.Module -> items of an epilogue
 operator.py     registration           autograd.py    gradients
 execute.py      one call               packing.py     packed weights, kept or made anew

@@ -20,14 +20,17 @@ from . import execute
 
 
 class Settings:
-    """The operator's arguments that are no tensors."""
+    """The operator's arguments that are no tensors, and what runs it below autograd."""
 
-    __slots__ = ("param_count", "sizes", "text")
+    __slots__ = ("compute", "param_count", "sizes", "text")
 
-    def __init__(self, sizes: execute.Sizes, text: str, param_count: int) -> None:
+    def __init__(
+        self, sizes: execute.Sizes, text: str, param_count: int, compute: Any = execute.run
+    ) -> None:
         self.sizes = sizes  # stride, padding, output_padding, groups, dilation
         self.text = text
         self.param_count = param_count
+        self.compute = compute  # (x, weight, bias, sizes, text, params, tensors)
 
     def split(self, operands: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """params and tensors."""
@@ -35,13 +38,12 @@ class Settings:
 
 
 class Fused(_SingleLevelFunction):
-    """compute(x, weight, bias, ...) runs the operator below autograd. It is a function of one
-    level, which torch.func never sees."""
+    """The operator with gradients. It is a function of one level, which torch.func never sees.
+    short.py has its forward pass in C."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        compute: Any,
         settings: Settings,
         x: Tensor,
         weight: Tensor,
@@ -51,17 +53,17 @@ class Fused(_SingleLevelFunction):
         ctx.settings = settings
         ctx.save_for_backward(x, weight, bias, *operands)
         params, tensors = settings.split(operands) if operands else ((), ())
-        return compute(x, weight, bias, settings.sizes, settings.text, params, tensors)
+        return settings.compute(x, weight, bias, settings.sizes, settings.text, params, tensors)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        saved, needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
+        saved, needed = ctx.saved_tensors, ctx.needs_input_grad[1:]
         with _no_autocast(grad.device.type):
             if ctx.settings.text:
                 grads = _differentiate(ctx.settings, saved, needed, grad)
             else:
                 grads = _convolution_backward(ctx.settings, saved, needed, grad)
-        return (None, None, *grads)
+        return (None, *grads)
 
 
 def kernel(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
@@ -74,8 +76,8 @@ def kernel(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor
         # Derivatives along with values, and those of torch.func, which nest: PyTorch's operators.
         return execute.fall_back(x, weight, bias, tuple(sizes), text, params, tensors)
     if backward:
-        settings = Settings(tuple(sizes), text, len(params))
-        return Fused.apply(_below_autograd, settings, x, weight, bias, *params, *tensors)
+        settings = Settings(tuple(sizes), text, len(params), _below_autograd)
+        return Fused.apply(settings, x, weight, bias, *params, *tensors)
     return _below_autograd(x, weight, bias, sizes, text, params, tensors)
 
 
@@ -96,7 +98,7 @@ def run_direct(
     """As kernel with a gradient wanted, past the dispatcher: for plain tensors that
     execute.takes()."""
     settings = Settings(sizes, text, len(params))
-    return Fused.apply(execute.run, settings, x, weight, bias, *params, *tensors)
+    return Fused.apply(settings, x, weight, bias, *params, *tensors)
 
 
 def _below_autograd(

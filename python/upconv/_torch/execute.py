@@ -25,6 +25,7 @@ from .program import DTYPE_NAMES
 
 # stride, padding, output_padding, groups, dilation; all but groups with an entry for each axis
 Sizes = tuple[Any, Any, Any, int, Any]
+Layout = tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides
 
 
 _MOST_KEPT = 4096
@@ -49,7 +50,14 @@ class Call:
     )
 
     execution: Execution
-    run: Callable[[Call, Tensor, Tensor, Tensor | None, Sequence[Tensor], Sequence[Tensor]], Tensor]
+    run: Callable[..., Tensor]  # (call, x, weight, bias, params, tensors, out=None)
+
+
+class OtherShape(Exception):
+    """The result has not the shape of the tensor that it was to be written into, but this one."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
 
 
 _calls: dict[Any, Call] = {}
@@ -81,6 +89,52 @@ def run(
     return call.run(call, x, weight, bias, params, tensors)
 
 
+def run_into(
+    out: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    sizes: Sizes,
+    text: str,
+    params: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+) -> None:
+    """As run, with the result written into out: of x's type and device, apart from x and tensors.
+    Raises OtherShape."""
+    call = find(x, weight, bias, sizes, text, params, tensors, (tuple(out.shape), out.stride()))
+    if call.casts:
+        params, tensors = _readable(params), _readable(tensors)
+    call.run(call, x, weight, bias, params, tensors, out)
+
+
+def on_one_device(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    sizes: Sizes,
+    params: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """params and tensors on the device of x: as in PyTorch a tensor without axes may be on the CPU.
+    Anything else elsewhere is refused: no memory of another device may come to run."""
+    params, tensors = _scalars_on(x, params), _scalars_on(x, tensors)
+    if any(t is not None and t.device != x.device for t in (weight, bias, *params, *tensors)):
+        _check_like_torch(x, weight, bias, sizes)
+        _check_operands(x, params, tensors)
+    return params, tensors
+
+
+def _scalars_on(x: Tensor, operands: Sequence[Tensor]) -> Sequence[Tensor]:
+    if x.is_cpu:
+        return operands
+    # Filled rather than copied: the host waits for nothing, and a graph that is being captured does
+    # not read the host's memory later.
+    return [
+        torch.full((), t.item(), dtype=t.dtype, device=x.device) if t.is_cpu and t.dim() == 0 else t
+        for t in operands
+    ]
+
+
 def find(
     x: Tensor,
     weight: Tensor,
@@ -89,8 +143,10 @@ def find(
     text: str,
     params: Sequence[Tensor],
     tensors: Sequence[Tensor],
+    y: Layout | None = None,
 ) -> Call:
-    """What is prepared for such calls, made now if need be."""
+    """What is prepared for such calls, made now if need be. All tensors are on one device. y: of
+    the result, if it is not the usual one; raises OtherShape if that cannot be."""
     key: tuple[Any, ...] = (
         x.shape,
         x.stride(),
@@ -101,13 +157,14 @@ def find(
         sizes,
         text,
         environment(x),
+        y,
     )
     if params or tensors:
         key += tuple([(t.shape, t.stride(), t.dtype) for t in params])
         key += tuple([(t.shape, t.stride(), t.dtype) for t in tensors])
     call = _calls.get(key)
     if call is None:
-        call = _prepare(x, weight, bias, sizes, text, params, tensors)
+        call = _prepare(x, weight, bias, sizes, text, params, tensors, y)
         if len(_calls) >= _MOST_KEPT:
             _calls.clear()
         _calls[key] = call
@@ -147,6 +204,7 @@ def _prepare(
     text: str,
     params: Sequence[Tensor],
     tensors: Sequence[Tensor],
+    y: Layout | None,
 ) -> Call:
     nd = weight.dim() - 2
     stride, padding, output_padding, groups, dilation = sizes
@@ -156,6 +214,8 @@ def _prepare(
     if casts:
         params, tensors = _readable(params), _readable(tensors)
     x_last, y_last = _is_channels_last(x)
+    if y is not None:
+        y_last = len(y[0]) == nd + 2 and y[0][1] > 1 and y[1][1] == 1 != y[1][-1]
     device, threads = "cpu", torch.get_num_threads()
     if x.is_cuda:
         device, threads = f"cuda:{x.get_device()}", 0
@@ -185,7 +245,12 @@ def _prepare(
             y_layout="ndhwc" if y_last else "ncdhw",
             epilogue=text,
         )
-        return _prepared(kept, x, weight, bias, params, tensors, y_last, casts)
+        shape = kept.plan.output_shape(x.shape)
+        if y is None:
+            y = (shape, dense_strides(shape, "ndhwc" if y_last else "ncdhw"))
+        elif y[0] != shape:
+            raise OtherShape(shape)
+        return _prepared(kept, x, weight, bias, params, tensors, y, casts)
     except UpconvError:
         if x.is_cpu:  # what PyTorch refuses as well is refused in its words
             _torch_convolution(nd)(x, weight, bias, *sizes)
@@ -199,17 +264,17 @@ def _prepared(
     bias: Tensor | None,
     params: Sequence[Tensor],
     tensors: Sequence[Tensor],
-    channels_last: bool,
+    y: Layout,
     casts: bool,
 ) -> Call:
     call = Call()
     call.casts = casts
     call.device = x.device
-    call.shape = kept.plan.output_shape(x.shape)
-    call.strides = dense_strides(call.shape, "ndhwc" if channels_last else "ncdhw")
-    y = (0, DTYPES[x.dtype], call.shape, call.strides)
+    call.shape, call.strides = y
     rank = x.dim()
-    call.execution = kept.plan.prepare(described(x, rank), y, [described(t, rank) for t in tensors])
+    call.execution = kept.plan.prepare(
+        described(x, rank), (0, DTYPES[x.dtype], *y), [described(t, rank) for t in tensors]
+    )
     call.workspace_size = call.execution.workspace_size
     call.packed_size = kept.plan.packed_size
     call.packing, call.is_dense = kept.packing(weight, bias, params)
@@ -293,8 +358,9 @@ def _run_on_cpu(
     bias: Tensor | None,
     params: Sequence[Tensor],
     tensors: Sequence[Tensor],
+    out: Tensor | None = None,
 ) -> Tensor:
-    y = x.new_empty_strided(call.shape, call.strides)
+    y = x.new_empty_strided(call.shape, call.strides) if out is None else out
     if call.is_empty:
         return y
     packed = packing.packed_on_cpu(
@@ -318,12 +384,13 @@ def _run_on_cuda(
     bias: Tensor | None,
     params: Sequence[Tensor],
     tensors: Sequence[Tensor],
+    out: Tensor | None = None,
 ) -> Tensor:
     index = call.device.index
     if torch._C._cuda_getDevice() != index:
         with torch.cuda.device(index):
-            return _run_on_cuda(call, x, weight, bias, params, tensors)
-    y = x.new_empty_strided(call.shape, call.strides)
+            return _run_on_cuda(call, x, weight, bias, params, tensors, out)
+    y = x.new_empty_strided(call.shape, call.strides) if out is None else out
     if call.is_empty:
         return y
     stream = torch._C._cuda_getCurrentRawStream(index)

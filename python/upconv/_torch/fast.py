@@ -8,7 +8,7 @@ operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
-from . import autograd, execute, short
+from . import autograd, execute, into, short
 from .plans import DTYPES
 
 try:
@@ -52,6 +52,68 @@ def call(
     tensors: Sequence[Tensor],
 ) -> Tensor | None:
     """The result, or None if this is not a call for the short way."""
+    arguments = (stride, padding, output_padding, groups, dilation)
+    sizes = _sizes_if_plain(spatial_dims, x, weight, (bias, *params, *tensors), arguments)
+    if sizes is None:
+        return None
+    if torch.is_grad_enabled() and wants_gradient((x, weight, bias, *params, *tensors)):
+        y = autograd.run_direct(x, weight, bias, sizes, text, params, tensors)
+    else:
+        y = execute.run(x, weight, bias, sizes, text, params, tensors)
+    if short.module is not None:
+        found = execute.find(x, weight, bias, sizes, text, params, tensors)
+        key = (spatial_dims, x, weight, bias, *arguments, text, params, tensors)
+        short.remember(key, found, sizes)
+    return y
+
+
+def call_into(
+    out: Tensor,
+    spatial_dims: int,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+    text: str,
+    params: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+) -> bool:
+    """Whether the result has been written into out; False if this is not a call for the short way.
+    No gradient is wanted."""
+    arguments = (stride, padding, output_padding, groups, dilation)
+    sizes = _sizes_if_plain(spatial_dims, x, weight, (bias, *params, *tensors), arguments)
+    if sizes is None or not _is_plain(out) or not into.is_apart(out, (x, *tensors)):
+        return False
+    into.check(out, None, x.dtype, x.device)
+    try:
+        execute.run_into(out, x, weight, bias, sizes, text, params, tensors)
+    except execute.OtherShape as other:
+        into.check(out, other.shape, x.dtype, x.device)
+    finally:
+        into.count_change(out)
+    return True
+
+
+def wants_gradient(tensors: Iterable[Tensor | None]) -> bool:
+    """Whether one of them requires it."""
+    for tensor in tensors:
+        if tensor is not None and tensor.requires_grad:
+            return True
+    return False
+
+
+def _sizes_if_plain(
+    spatial_dims: int,
+    x: Tensor,
+    weight: Tensor,
+    others: Sequence[Tensor | None],
+    arguments: tuple[Any, ...],
+) -> execute.Sizes | None:
+    """The arguments as numbers for each axis, or None if this is not a call for the short way."""
     if (
         not _is_available
         or any([check() for check in _CHECKS])
@@ -63,15 +125,13 @@ def call(
         or weight.dim() != spatial_dims + 2
     ):
         return None
-    wants_grad = x.requires_grad or weight.requires_grad
-    is_cpu = x.is_cpu
-    if is_cpu is not weight.is_cpu or x.dtype != weight.dtype:
+    device = x.get_device()  # -1: the CPU
+    if weight.get_device() != device or x.dtype != weight.dtype:
         return None
-    for tensor in (bias, *params, *tensors):
-        if tensor is not None:
-            if not _is_plain(tensor) or tensor.is_cpu is not is_cpu:
-                return None
-            wants_grad = wants_grad or tensor.requires_grad
+    for tensor in others:
+        if tensor is not None and (not _is_plain(tensor) or tensor.get_device() != device):
+            return None
+    stride, padding, output_padding, groups, dilation = arguments
     sizes = (
         _per_axis(stride, spatial_dims),
         _per_axis(padding, spatial_dims),
@@ -79,27 +139,7 @@ def call(
         groups,
         _per_axis(dilation, spatial_dims),
     )
-    if None in sizes:
-        return None
-    if wants_grad and torch.is_grad_enabled():
-        y = autograd.run_direct(x, weight, bias, sizes, text, params, tensors)
-    else:
-        y = execute.run(x, weight, bias, sizes, text, params, tensors)
-    if short.module is not None:
-        arguments = (
-            spatial_dims,
-            x,
-            weight,
-            bias,
-            stride,
-            padding,
-            output_padding,
-            groups,
-            dilation,
-        )
-        found = execute.find(x, weight, bias, sizes, text, params, tensors)
-        short.remember((*arguments, text, params, tensors), found, sizes)
-    return y
+    return None if None in sizes else sizes
 
 
 def _per_axis(value: Any, spatial_dims: int) -> tuple[int, ...] | None:

@@ -7,16 +7,18 @@ and 3d. epilogue says what follows, in order: see program.py. The result has the
 of the input and, where PyTorch has one for its rank, the input's memory format.
 
 float32, float16 and bfloat16 on the CPU and on CUDA run in upconv; any other type or device is
-given to PyTorch's own operators, one by one."""
+given to PyTorch's own operators, one by one. out= receives the result, without gradients, as that
+of PyTorch's functions does: see into.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import fast, short
+from . import fast, into, short
 from .operator import conv_transpose as _operator
 from .program import NOTHING, Epilogue, build
 
@@ -36,13 +38,15 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Size = 1,
     epilogue: Epilogue = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """torch.nn.functional.conv_transpose1d, then epilogue.
 
     x is [N, C_in, W] or [C_in, W], weight [C_in, C_out / groups, K].
     """
     return conv_transpose(
-        1, x, weight, bias, stride, padding, output_padding, groups, dilation, epilogue
+        1, x, weight, bias, stride, padding, output_padding, groups, dilation, epilogue, out
     )
 
 
@@ -56,13 +60,15 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Size = 1,
     epilogue: Epilogue = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """torch.nn.functional.conv_transpose2d, then epilogue.
 
     x is [N, C_in, H, W] or [C_in, H, W], weight [C_in, C_out / groups, KH, KW].
     """
     return conv_transpose(
-        2, x, weight, bias, stride, padding, output_padding, groups, dilation, epilogue
+        2, x, weight, bias, stride, padding, output_padding, groups, dilation, epilogue, out
     )
 
 
@@ -76,6 +82,8 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Size = 1,
     epilogue: Epilogue = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """torch.nn.functional.conv_transpose3d, then epilogue.
 
@@ -85,7 +93,7 @@ def conv_transpose3d(
         ("max_pool", 2)])
     """
     return conv_transpose(
-        3, x, weight, bias, stride, padding, output_padding, groups, dilation, epilogue
+        3, x, weight, bias, stride, padding, output_padding, groups, dilation, epilogue, out
     )
 
 
@@ -100,9 +108,13 @@ def conv_transpose(
     groups: int,
     dilation: Size,
     epilogue: Epilogue,
+    out: Tensor | None = None,
 ) -> Tensor:
     """conv_transpose1d, 2d or 3d, as spatial_dims says."""
     text, params, tensors = build(spatial_dims, epilogue) if epilogue else NOTHING
+    if out is not None:
+        sizes = (stride, padding, output_padding, groups, dilation)
+        return _write_into(out, spatial_dims, x, weight, bias, sizes, text, params, tensors)
     if _short is not None and not torch.compiler.is_compiling():
         y = _short(
             spatial_dims,
@@ -191,9 +203,31 @@ def call(
     return y.squeeze(0) if unbatched else y
 
 
-def _scalars_on(device: torch.device, operands: list[Tensor]) -> list[Tensor]:
-    """As in PyTorch, a tensor without axes may be on the CPU."""
-    return [t.to(device) if t.dim() == 0 and t.device.type == "cpu" else t for t in operands]
+def _write_into(
+    out: Tensor,
+    spatial_dims: int,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    sizes: tuple[Any, ...],
+    text: str,
+    params: list[Tensor],
+    tensors: list[Tensor],
+) -> Tensor:
+    """out with the result in it. A compiler sees the operator and a copy."""
+    into.check_kind(out)
+    inputs = (out, x, weight, bias, *params, *tensors)
+    if torch.is_grad_enabled() and fast.wants_gradient(inputs):
+        raise RuntimeError(
+            f"conv_transpose{spatial_dims}d: out= does not support automatic differentiation, but"
+            " one of the arguments requires grad: call it under torch.no_grad()"
+        )
+    arguments = (spatial_dims, x, weight, bias, *sizes, text, params, tensors)
+    if not torch.compiler.is_compiling() and fast.call_into(out, *arguments):
+        return out
+    y = call(*arguments)
+    into.check(out, y.shape, y.dtype, y.device)
+    return out.copy_(y)
 
 
 def _per_axis(value: Size, spatial_dims: int, name: str) -> list[int]:

@@ -43,8 +43,11 @@ def _split(rest: tuple[Any, ...]) -> tuple[execute.Sizes, str, list[Tensor], lis
 
 
 def _native(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
-    function = execute.run if execute.takes(x, weight) else execute.fall_back
-    return function(x, weight, bias, *_split(rest))
+    sizes, text, params, tensors = _split(rest)
+    if not execute.takes(x, weight):
+        return execute.fall_back(x, weight, bias, sizes, text, params, tensors)
+    operands = execute.on_one_device(x, weight, bias, sizes, params, tensors)
+    return execute.run(x, weight, bias, sizes, text, *operands)
 
 
 def _foreign(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:

@@ -54,6 +54,12 @@ def set_up(checks: tuple[Any, ...], levels: Any) -> None:
     true value. levels: a module whose _current_level must be negative."""
     if module is None:
         return
+
+    class Prepared(autograd.Fused):
+        """Fused for what the C module prepared, which takes the place of the settings."""
+
+        forward = staticmethod(module.forward)
+
     module.setup(
         Tensor,
         torch.nn.Parameter,
@@ -62,7 +68,7 @@ def set_up(checks: tuple[Any, ...], levels: Any) -> None:
         torch.is_grad_enabled,
         torch.get_num_threads,
         _environment,
-        autograd.Fused.apply,
+        Prepared.apply,
         *checks,
     )
     packing.Statistics.more_calls = module.calls

@@ -51,27 +51,6 @@ def test_the_skip_is_not_touched_and_not_copied():
     assert torch.allclose(y, step(x, skip), atol=1e-5)
 
 
-@torch.no_grad()
-def test_into_any_strides_and_new_weights():
-    into_module = example("into")
-    conv = torch.nn.ConvTranspose2d(3, 4, 3, stride=2)
-    x = torch.rand(2, 3, 5, 6)
-    into = into_module.Into(conv, x, "relu")
-    out = torch.full((2, 11, 13, 8), torch.nan).permute(0, 3, 1, 2)[:, 1::2]
-    into(x, out)
-    assert torch.allclose(out, conv(x).relu(), atol=1e-6)
-    conv.weight.neg_()
-    into.pack(conv)
-    into(x, out)
-    assert torch.allclose(out, conv(x).relu(), atol=1e-6)
-    longer = torch.rand(5, 3, 2, 9)  # another batch and size: the same plan
-    out = torch.empty(5, 4, 5, 19)
-    assert torch.allclose(into(longer, out), conv(longer).relu(), atol=1e-6)
-    for wrong in (out[:4], out.double(), out[:, :, :, :-1]):
-        with pytest.raises(ValueError, match="out must be"):
-            into(longer, wrong)
-
-
 def test_gan3d(capsys):
     assert example("gan3d").main(["--width", "16", "--batch", "1", *CPU]) < 1e-5
     assert "generator: PyTorch" in capsys.readouterr().out

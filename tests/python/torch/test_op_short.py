@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import types
 
 import pytest
 import torch
@@ -194,6 +195,8 @@ def test_wrong_arguments_of_the_module():
         lambda: short.module.setup(),
         lambda: short.module.Prepared(1),
         lambda: short.module.store(*[1] * 13),
+        lambda: short.module.forward(None, None),
+        lambda: short.module.forward(None, 1, None, None, None),
     ):
         with pytest.raises(TypeError):
             call()
@@ -247,18 +250,66 @@ def prepared_call():
     return arguments, execute.find(*arguments), plain(x, weight, bias, param, tensor)
 
 
+def run_in_c(prepared, x, weight, bias, sizes, text, params, tensors):
+    context = types.SimpleNamespace()
+    y = short.module.forward(context, prepared, x, weight, bias, *params, *tensors)
+    assert context.settings.text == text and context.settings.sizes == sizes
+    saved = (x, weight, bias, *params, *tensors)
+    assert all(one is other for one, other in zip(context.to_save, saved, strict=True))
+    return y
+
+
 @needs_c
 def test_packing_at_each_call_in_c():
     arguments, call, expected = prepared_call()
     prepared = short.prepare(
         short.PACKED_ANEW, call, arguments[0], None, autograd.Settings(*arguments[3:5], 1)
     )
-    torch.testing.assert_close(prepared(*arguments), expected)
+    torch.testing.assert_close(run_in_c(prepared, *arguments), expected)
     arguments[1].data.neg_(), arguments[2].data.neg_()
-    assert short_calls(prepared, *arguments)[1] == 1
-    torch.testing.assert_close(
-        prepared(*arguments), plain(*arguments[:3], *arguments[5], *arguments[6])
-    )
+    y, count = short_calls(run_in_c, prepared, *arguments)
+    assert count == 1
+    torch.testing.assert_close(y, plain(*arguments[:3], *arguments[5], *arguments[6]))
+
+
+@needs_c
+def test_what_is_prepared_does_not_fit_any_more():
+    """The forward pass in C then asks Python, with the same arguments."""
+    arguments, call, expected = prepared_call()
+    for _ in range(2):  # the second packing is kept with copies
+        execute.run(*arguments)
+    kept = packing.find(arguments[1], call.packing)
+    settings = autograd.Settings(*arguments[3:5], 1)
+    prepared = short.prepare(short.COMPARED, call, arguments[0], kept, settings)
+    assert short_calls(run_in_c, prepared, *arguments)[1] == 1
+    arguments[1].data.mul_(2)
+    y, count = short_calls(run_in_c, prepared, *arguments)
+    assert count == 0
+    torch.testing.assert_close(y, plain(*arguments[:3], *arguments[5], *arguments[6]))
+
+
+def test_tensors_of_other_devices_are_never_run():
+    """Also when a call of the same shapes is prepared: its kernels would read foreign memory."""
+    arguments, _, _ = prepared_call()
+    execute.run(*arguments)
+    for index in (1, 2):
+        wrong = list(arguments)
+        wrong[index] = wrong[index].to("meta")
+        with pytest.raises(RuntimeError, match="should be the same"):
+            execute.on_one_device(*wrong[:4], *wrong[5:])
+    for index in (5, 6):
+        wrong = list(arguments)
+        wrong[index] = [wrong[index][0].to("meta")]
+        with pytest.raises(RuntimeError, match="must be on cpu"):
+            execute.on_one_device(*wrong[:4], *wrong[5:])
+
+
+def test_scalars_of_the_cpu_go_to_the_device():
+    x, scalar = torch.empty(2, 3, 4, device="meta"), torch.tensor(2.0)
+    weight, vector = torch.empty(3, 4, 2, device="meta"), torch.empty(4, device="meta")
+    sizes = ((1,), (0,), (0,), 1, (1,))
+    params, _ = execute.on_one_device(x, weight, None, sizes, [scalar, vector], [])
+    assert params[0].device == x.device and params[0].shape == () and params[1] is vector
 
 
 def test_packing_at_each_call_in_python(monkeypatch):
