@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "cpu/cache_size.h"
 #include "gpu.h"
 #include "progress.h"
 #include "status.h"
@@ -93,7 +92,7 @@ static int collect(bool (*run)(void *data), void *data, const timing_options *op
 
 bool timing_measure(bool (*run)(void *data), void *data, const timing_options *options,
                     timing_stats *stats) {
-  size_t size = options->cold && !options->gpu ? 2 * uc_cpu_cache_size() : 0;
+  size_t size = options->cold && !options->gpu ? 2 * probe_cache_size() : 0;
   eviction e = {.buffer = size ? malloc(size) : NULL, .words = size / sizeof *e.buffer};
   double *sample = malloc(sizeof *sample * (size_t)(options->repeat ? options->repeat : MAX_RUNS));
   int count = -1;

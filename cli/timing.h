@@ -47,6 +47,9 @@ typedef struct probe_result {
 /* Takes about half a second. Zeros where there is no memory for the buffers. */
 probe_result probe_machine(int threads);
 
+/* Bytes of the last level of cache, or a guess. */
+size_t probe_cache_size(void);
+
 /* FLOP/s of one thread on this machine's widest vectors (probe_fma.c). */
 double probe_fma_one_thread(void);
 

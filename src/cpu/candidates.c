@@ -5,13 +5,15 @@
 #include <stdlib.h>
 
 #include "../status.h"
-#include "cache_size.h"
 #include "engine.h"
 
 enum { MAX_STRIDE = 65536 };
 
 /* Rates for the cost model, per thread: they only have to rank candidates. */
 static const double VECTOR_MACS_PER_LANE = 2.5e9, SCALAR_MACS = 2e8;
+
+/* Of a last-level cache, a few cores reach about so much, whatever the system says of the whole host. */
+static const double STREAM_BYTES = 32 << 20;
 
 static const char *refuses(const upconv_context *context, const uc_lowered *lowered) {
   if (context->target) return "the context is not the CPU's";
@@ -65,7 +67,7 @@ static upconv_status create(upconv_context *context, uc_lowered *lowered, bool n
   uc_engine *e = calloc(1, sizeof *e);
   if (!e) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
   e->isa = context->isa;
-  e->cache_size = uc_cpu_cache_size();
+  e->stream_bytes = STREAM_BYTES;
   e->threads = context->threads;
   e->lowered = lowered;
   e->scalar = scalar;

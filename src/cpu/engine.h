@@ -42,7 +42,7 @@ enum { UC_CHUNK = 128 }; /* input channels whose tile is held at once */
 typedef struct uc_engine {
   const uc_isa *isa;
   uc_threads *threads;
-  size_t cache_size; /* bytes of the last level */
+  double stream_bytes; /* a y larger than this is stored past the caches */
   uc_lowered *lowered;
   uc_program program;
   bool scalar; /* candidate cpu-direct: one element at a time, borders skipped */

@@ -90,7 +90,7 @@ static bool streams(const uc_run *run, const upconv_tensor *to) {
   bool last = run->pass->result == run->engine->program.value_count - 1;
   return last && to->dtype == UPCONV_F32 && to->stride[4] == 1 &&
          run->tiling.tile[2] >= LEAST_ROW && to->shape[4] >= LEAST_ROW &&
-         bytes > (double)run->engine->cache_size;
+         bytes > run->engine->stream_bytes;
 }
 
 static void run_store(uc_run *run) {
