@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The function: values, types, layouts, and what it refuses."""
+"""The function: arguments, types, layouts, and what it refuses. On the CPU, and on a GPU if there
+is one."""
 
 import math
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch_programs import CONV, LIBRARY_DTYPES, assert_near, operands_for, programs
+from torch_programs import assert_near
 
 import upconv
 from upconv._torch.execute import Statistics
@@ -16,36 +17,27 @@ FUNCTION = (None, upconv.conv_transpose1d, upconv.conv_transpose2d, upconv.conv_
 SIZES = {1: (11,), 2: (5, 7), 3: (3, 4, 5)}
 
 
-def problem(nd: int, dtype: torch.dtype = torch.float32, channels: int = 4, out: int = 6):
-    x = torch.randn(2, channels, *SIZES[nd]).to(dtype)
-    weight = (torch.randn(channels, out, *[3] * nd) / 3).to(dtype)
-    return x, weight, torch.randn(out).to(dtype)
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+where = {"device": "cpu"}  # of the test that runs; torch.device() as a context is a mode
 
 
-# float32 in all ranks, the others in one
-CASES = [
-    (nd, program, dtype)
-    for nd in (1, 2, 3)
-    for program in programs(nd)
-    for dtype in LIBRARY_DTYPES
-    if nd == 2 or dtype == torch.float32
-]
+@pytest.fixture(params=DEVICES, autouse=True)
+def device(request):
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    where["device"] = request.param
+    yield request.param
+    torch.backends.cudnn.allow_tf32 = before
 
 
-@pytest.mark.parametrize(
-    ("nd", "program", "dtype"), CASES, ids=lambda value: str(getattr(value, "name", value))
-)
-def test_values(nd, program, dtype, library_runs):
-    x, weight, bias = problem(nd, dtype)
-    arguments = (2, 1, 1)
-    exact = CONV[nd](x.double(), weight.double(), bias.double(), *arguments)
-    operands = operands_for(program, exact.shape, torch.float32)
-    with library_runs(1):
-        y = FUNCTION[nd](x, weight, bias, *arguments, epilogue=program.items(*operands))
-    assert y.dtype == dtype
-    wide = [operand.double() for operand in operands]
-    other = program.plain(CONV[nd](x.float(), weight.float(), bias.float(), *arguments), *operands)
-    assert_near(y, program.plain(exact, *wide), other)
+def randn(*shape, dtype=torch.float32):
+    """The same numbers on each device."""
+    return torch.randn(*shape, dtype=dtype if dtype.is_complex else None).to(dtype=dtype, **where)
+
+
+def problem(nd, channels=4, out=6):
+    x, weight = randn(2, channels, *SIZES[nd]), randn(channels, out, *[3] * nd) / 3
+    return x, weight, randn(out)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +56,7 @@ def test_values(nd, program, dtype, library_runs):
 def test_arguments(arguments, bias, library_runs):
     groups = arguments.get("groups", 1)
     x, weight, b = problem(2, out=8 // groups)
-    b = torch.randn(8) if bias else None
+    b = randn(8) if bias else None
     with library_runs(1):
         y = upconv.conv_transpose2d(x, weight, b, **arguments)
     exact = F.conv_transpose2d(
@@ -103,8 +95,8 @@ def test_channels_last_is_kept(nd, library_runs):
 
 
 def test_layout_of_slices_of_channels_last(library_runs):
-    x = torch.randn(2, 4, 6, 8).to(memory_format=torch.channels_last)[:, :, 1:5, ::2]
-    weight = torch.randn(4, 3, 2, 2)
+    x = randn(2, 4, 6, 8).to(memory_format=torch.channels_last)[:, :, 1:5, ::2]
+    weight = randn(4, 3, 2, 2)
     with library_runs(1):
         y = upconv.conv_transpose2d(x, weight)
     assert y.is_contiguous(memory_format=torch.channels_last)
@@ -114,11 +106,11 @@ def test_layout_of_slices_of_channels_last(library_runs):
 @pytest.mark.parametrize("which", ["x", "weight", "bias", "param", "tensor"])
 def test_non_contiguous_inputs(which, library_runs):
     inputs = {
-        "x": torch.randn(2, 4, 5, 7),
-        "weight": torch.randn(4, 6, 3, 3),
-        "bias": torch.randn(6),
-        "param": torch.randn(6, 1, 1),
-        "tensor": torch.randn(2, 6, 11, 15),
+        "x": randn(2, 4, 5, 7),
+        "weight": randn(4, 6, 3, 3),
+        "bias": randn(6),
+        "param": randn(6, 1, 1),
+        "tensor": randn(2, 6, 11, 15),
     }
 
     def call(i):
@@ -127,7 +119,7 @@ def test_non_contiguous_inputs(which, library_runs):
 
     expected = call(inputs)
     dense = inputs[which]
-    wider = torch.empty(*dense.shape, 3)
+    wider = dense.new_empty(*dense.shape, 3)
     wider[..., 1] = dense
     turned = (
         dense.permute(*reversed(range(dense.dim())))
@@ -141,19 +133,19 @@ def test_non_contiguous_inputs(which, library_runs):
 
 
 def test_expanded_and_overlapping_inputs(library_runs):
-    x = torch.randn(1, 4, 1, 7).expand(2, 4, 5, 7)
-    weight = torch.randn(1, 6, 3, 3).expand(4, 6, 3, 3)
-    param = torch.randn(1, 1, 1).expand(6, 1, 1)
+    x = randn(1, 4, 1, 7).expand(2, 4, 5, 7)
+    weight = randn(1, 6, 3, 3).expand(4, 6, 3, 3)
+    param = randn(1, 1, 1).expand(6, 1, 1)
     with library_runs(1):
         y = upconv.conv_transpose2d(x, weight, epilogue=[("mul", param)])
     assert_near(y, F.conv_transpose2d(x.double(), weight.double()) * param.double())
 
 
 def test_negative_bit(library_runs):
-    z = torch.randn(2, 4, 5, dtype=torch.complex64)
+    z = randn(2, 4, 5, dtype=torch.complex64)
     x = z.conj().imag
     assert x.is_neg()
-    weight = torch.randn(4, 3, 2)
+    weight = randn(4, 3, 2)
     with library_runs(1):
         y = upconv.conv_transpose1d(x, weight)
     assert_near(y, F.conv_transpose1d(x.resolve_neg().double(), weight.double()))
@@ -161,7 +153,7 @@ def test_negative_bit(library_runs):
 
 @pytest.mark.parametrize("shape", [(0, 4, 5, 7), (2, 4, 1, 1)])
 def test_empty_and_tiny(shape):
-    x, weight = torch.randn(shape), torch.randn(4, 6, 3, 3)
+    x, weight = randn(*shape), randn(4, 6, 3, 3)
     y = upconv.conv_transpose2d(x, weight, padding=1, epilogue=["relu"])
     assert y.shape == F.conv_transpose2d(x, weight, padding=1).shape
     torch.testing.assert_close(y, F.conv_transpose2d(x, weight, padding=1).relu())
@@ -169,8 +161,8 @@ def test_empty_and_tiny(shape):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex64])
 def test_other_types_go_to_pytorch(dtype):
-    x, weight = torch.randn(2, 4, 5, dtype=dtype), torch.randn(4, 6, 3, dtype=dtype)
-    scale = torch.randn(6, 1, dtype=dtype)
+    x, weight = randn(2, 4, 5, dtype=dtype), randn(4, 6, 3, dtype=dtype)
+    scale = randn(6, 1, dtype=dtype)
     calls, fallbacks = Statistics.calls, Statistics.fallbacks
     y = upconv.conv_transpose1d(x, weight, stride=2, epilogue=[("mul", scale)])
     assert (Statistics.calls, Statistics.fallbacks) == (calls, fallbacks + 1)
@@ -187,8 +179,8 @@ def test_other_devices_go_to_pytorch():
 def test_operands_of_other_types(library_runs):
     x, weight, _ = problem(2)
     for dtype in (torch.float64, torch.int64, torch.float16):
-        scale = torch.full((6, 1, 1), 3).to(dtype)
-        rest = torch.full((2, 6, 7, 9), 5).to(dtype)
+        scale = torch.full((6, 1, 1), 3).to(dtype=dtype, **where)
+        rest = torch.full((2, 6, 7, 9), 5).to(dtype=dtype, **where)
         with library_runs(1):
             y = upconv.conv_transpose2d(x, weight, epilogue=[("mul", scale), ("add", rest)])
         assert_near(y, F.conv_transpose2d(x.double(), weight.double()) * 3 + 5)
@@ -196,14 +188,15 @@ def test_operands_of_other_types(library_runs):
 
 def test_items_that_are_modules(library_runs):
     x, weight, bias = problem(2)
-    norm = torch.nn.BatchNorm2d(6).eval()
+    norm = torch.nn.BatchNorm2d(6).eval().to(**where)
     norm.running_mean.normal_()
+    prelu = torch.nn.PReLU(6).to(**where)
     tail = torch.nn.Sequential(
         torch.nn.LeakyReLU(0.1), norm, torch.nn.Dropout(), torch.nn.MaxPool2d(2)
     )
     with torch.no_grad(), library_runs(1):
-        y = upconv.conv_transpose2d(x, weight, bias, 2, epilogue=[tail.eval(), torch.nn.PReLU(6)])
-    plain = torch.nn.Sequential(tail, torch.nn.PReLU(6)).eval()
+        y = upconv.conv_transpose2d(x, weight, bias, 2, epilogue=[tail.eval(), prelu])
+    plain = torch.nn.Sequential(tail, prelu).eval()
     assert_near(
         y, plain.double()(F.conv_transpose2d(x.double(), weight.double(), bias.double(), 2))
     )
@@ -219,18 +212,16 @@ def test_numpy_scalars_and_torch_sizes(library_runs):
 # ---------------------------------------------------------------- refusals
 
 REFUSED = {
-    "channels": lambda f: f(torch.randn(2, 3, 5, 5), torch.randn(4, 6, 3, 3)),
-    "rank": lambda f: f(torch.randn(5, 5), torch.randn(4, 6, 3, 3)),
-    "bias": lambda f: f(torch.randn(2, 4, 5, 5), torch.randn(4, 6, 3, 3), torch.randn(5)),
-    "stride": lambda f: f(torch.randn(2, 4, 5, 5), torch.randn(4, 6, 3, 3), None, 0),
-    "sizes": lambda f: f(torch.randn(2, 4, 5, 5), torch.randn(4, 6, 3, 3), None, (1, 2, 3)),
-    "output_padding": lambda f: f(torch.randn(2, 4, 5, 5), torch.randn(4, 6, 3, 3), None, 2, 0, 2),
-    "groups": lambda f: f(torch.randn(2, 4, 5, 5), torch.randn(4, 6, 3, 3), None, 1, 0, 0, 3),
-    "padding": lambda f: f(torch.randn(2, 4, 2, 2), torch.randn(4, 6, 1, 1), None, 1, 3),
-    "types": lambda f: f(torch.randn(2, 4, 5, 5), torch.randn(4, 6, 3, 3).half()),
-    "bias type": lambda f: f(
-        torch.randn(2, 4, 5, 5), torch.randn(4, 6, 3, 3), torch.randn(6).half()
-    ),
+    "channels": lambda f: f(randn(2, 3, 5, 5), randn(4, 6, 3, 3)),
+    "rank": lambda f: f(randn(5, 5), randn(4, 6, 3, 3)),
+    "bias": lambda f: f(randn(2, 4, 5, 5), randn(4, 6, 3, 3), randn(5)),
+    "stride": lambda f: f(randn(2, 4, 5, 5), randn(4, 6, 3, 3), None, 0),
+    "sizes": lambda f: f(randn(2, 4, 5, 5), randn(4, 6, 3, 3), None, (1, 2, 3)),
+    "output_padding": lambda f: f(randn(2, 4, 5, 5), randn(4, 6, 3, 3), None, 2, 0, 2),
+    "groups": lambda f: f(randn(2, 4, 5, 5), randn(4, 6, 3, 3), None, 1, 0, 0, 3),
+    "padding": lambda f: f(randn(2, 4, 2, 2), randn(4, 6, 1, 1), None, 1, 3),
+    "types": lambda f: f(randn(2, 4, 5, 5), randn(4, 6, 3, 3).half()),
+    "bias type": lambda f: f(randn(2, 4, 5, 5), randn(4, 6, 3, 3), randn(6).half()),
 }
 
 
@@ -256,9 +247,16 @@ WRONG_EPILOGUES = {
 }
 
 
+def on_device(item):
+    if isinstance(item, tuple):
+        return tuple(on_device(part) for part in item)
+    return item.to(**where) if isinstance(item, torch.Tensor) and item.is_cpu else item
+
+
 @pytest.mark.parametrize("name", WRONG_EPILOGUES)
 def test_wrong_epilogues(name):
-    epilogue, message = WRONG_EPILOGUES[name]
+    items, message = WRONG_EPILOGUES[name]
+    epilogue = items if isinstance(items, str) else [on_device(item) for item in items]
     x, weight, _ = problem(2)
     with pytest.raises((RuntimeError, ValueError, TypeError), match=message):
         upconv.conv_transpose2d(x, weight, epilogue=epilogue)
@@ -267,11 +265,11 @@ def test_wrong_epilogues(name):
 def test_many_lengths_share_plans():
     from upconv._torch import plans
 
-    weight = torch.randn(4, 3, 5)
-    upconv.conv_transpose1d(torch.randn(1, 4, 65), weight)
+    weight = randn(4, 3, 5)
+    upconv.conv_transpose1d(randn(1, 4, 65), weight)
     before = len(plans._plans)
     for length in range(66, 129, 7):
-        x = torch.randn(1, 4, length)
+        x = randn(1, 4, length)
         torch.testing.assert_close(
             upconv.conv_transpose1d(x, weight), F.conv_transpose1d(x, weight)
         )
@@ -279,9 +277,9 @@ def test_many_lengths_share_plans():
 
 
 def test_nan_and_infinity_are_kept(library_runs):
-    x = torch.zeros(1, 1, 4)
+    x = torch.zeros(1, 1, 4, **where)
     x[0, 0, 1], x[0, 0, 3] = math.nan, math.inf
     with library_runs(1):
-        y = upconv.conv_transpose1d(x, torch.ones(1, 1, 1), stride=2, epilogue=["relu"])
+        y = upconv.conv_transpose1d(x, torch.ones(1, 1, 1, **where), stride=2, epilogue=["relu"])
     assert y[0, 0, 2].isnan() and y[0, 0, 6].isinf()
     assert y[0, 0, [0, 1, 3, 4, 5]].eq(0).all()
