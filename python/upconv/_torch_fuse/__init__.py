@@ -6,7 +6,7 @@ model.py      fuse() and explain()              backend.py    torch.compile(back
 rewrite.py    puts the operator into a graph    segment.py    the longest tail of one convolution
 recorder.py   what a node does, in ATen         rules.py      one rule for each ATen operator
 tail.py       the program as it grows           effects.py    nodes that nothing may be moved past
-report.py     explanations
+report.py     explanations                   untraced.py    what could not be traced
 """
 
 from .backend import backend, register

@@ -37,6 +37,8 @@ _RANDOM = (
     "rand attention bernoulli binomial cauchy dropout exponential geometric gumbel multinomial"
     " normal poisson rnn gru lstm rrelu fractional sample".split()
 )
+# A new ModuleList, such as a slice of one, says that it was used.
+_PURE_FUNCTIONS = frozenset({torch._C._log_api_usage_once})
 _IMPURE_OPERATORS = frozenset({operator.setitem, operator.delitem})
 
 # Methods without an underscore at the end that change what they are called on, or what is recorded
@@ -135,6 +137,8 @@ def _is_known(function: Any) -> bool:
     module = getattr(function, "__module__", None)
     if module == "builtins":
         return function in _PURE_BUILTINS
+    if function in _PURE_FUNCTIONS:
+        return True
     return module in _PURE_MODULES or _is_torch_builtin(function)
 
 

@@ -27,6 +27,7 @@ from torch.utils._pytree import tree_map
 
 from .backend import fuse_graph, reports_of
 from .report import Explanation, Report
+from .untraced import Untraced, frames_left
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -43,16 +44,30 @@ _notes: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
 class _State:
     """What a fused model has beyond the model that it was made of."""
 
-    def __init__(self, original: nn.Module, forward: Callable[..., Any]) -> None:
+    def __init__(self, original: nn.Module) -> None:
         self.original = original
         self.reports: deque[Report] = deque(maxlen=_MOST_REPORTS)
-        self._compiled = torch.compile(_own_code(forward), backend=self._backend)
+        self.untraced = Untraced()
+        self._compile()
+
+    def _compile(self) -> None:
+        self.kind = type(self.original)
+        self._compiled = torch.compile(_own_code(self.kind.forward), backend=self._backend)
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if _must_not_trace():
             return self.original.forward(*args, **kwargs)
-        with _Settings():
-            return self._compiled(self.original, *args, **kwargs)
+        before = frames_left()
+        try:
+            with _Settings(), self.untraced:
+                return self._compiled(self.original, *args, **kwargs)
+        except Exception:
+            # What fails while it is traced, such as a call with a wrong type, torch._dynamo never
+            # traces again. Another code object is another chance.
+            if frames_left() != before:
+                self.untraced.reasons.clear()
+                self._compile()
+            raise
 
     def _backend(self, module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         self.reports.append(fuse_graph(module))
@@ -83,10 +98,9 @@ def fuse(model: Model, example_inputs: Any = None) -> Model:
     if reason:
         _notes[model] = reason
         return model
-    kind = _fused_class(type(model))
-    fused = object.__new__(kind)
+    fused = object.__new__(_fused_class(type(model)))
     object.__setattr__(fused, "__dict__", model.__dict__)
-    object.__setattr__(fused, "_upconv", _State(model, type(model).forward))
+    object.__setattr__(fused, "_upconv", _State(model))
     if example_inputs is not None:
         _call_once(fused, example_inputs)
     return fused
@@ -106,10 +120,26 @@ def explain(model: nn.Module) -> Explanation:
     for path, module in model.named_modules():
         if isinstance(module, _TRANSPOSED):
             name = f"{path} ({type(module).__name__})" if path else type(module).__name__
-            if reports and not any(entry.endswith(name) for entry in seen):
+            found = any(entry.endswith(name) for entry in seen) if path else bool(seen)
+            if reports and not found:
                 unseen.append(name)
-    note = _notes.get(model, "")
-    return Explanation(type(model).__name__, tuple(reports), tuple(unseen), note)
+    name = type(model).__name__ if state is None else state.kind.__name__
+    return Explanation(name, tuple(reports), tuple(unseen), _note(model, state))
+
+
+def _note(model: nn.Module, state: _State | None) -> str:
+    if state is None:
+        return _notes.get(model, "" if reports_of(model) else _NOT_FUSED)
+    reasons = [f"could not be traced: {reason}" for reason in state.untraced.reasons]
+    if state.untraced.calls and not state.reports and not reasons:
+        reasons = ["called, but nothing of it could be traced; TORCH_LOGS=graph_breaks says why"]
+    return "\n".join(reasons)
+
+
+_NOT_FUSED = (
+    'it is no result of fuse(), and torch.compile(model, backend="upconv") has not been called with'
+    " any input"
+)
 
 
 def _state_of(model: nn.Module) -> _State | None:
@@ -123,12 +153,24 @@ def _why_not(model: nn.Module) -> str:
         return "left as it is: its forward was replaced on the instance"
     if isinstance(model, nn.modules.lazy.LazyModuleMixin) and model.has_uninitialized_params():
         return "left as it is: it does not know its sizes yet; call it, then fuse it"
+    if any(kind.__dict__.get("__slots__") for kind in type(model).__mro__):
+        return "left as it is: its class has __slots__"
     if not torch._dynamo.is_dynamo_supported():
         return "left as it is: torch.compile does not support this Python or platform"
     return ""
 
 
 # ---- the class of fused models
+
+
+class _Fused:
+    """The first base of fused models. It has what they do not share with the original, and keeps
+    them from the original's __init_subclass__, which may register classes or want arguments."""
+
+    __slots__ = ("_upconv",)
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        pass
 
 
 def _fused_class(base: type[nn.Module]) -> type[nn.Module]:
@@ -143,7 +185,22 @@ def _fused_class(base: type[nn.Module]) -> type[nn.Module]:
         state = getattr(self, "_upconv", None)
         if state is None or state.original.__dict__ is not self.__dict__:
             return base.forward(self, *args, **kwargs)  # a copy that PyTorch made of the attributes
-        return state.call(args, kwargs)
+        if state.kind is not type(state.original):
+            self.__class__ = type(state.original)
+        return self._upconv.call(args, kwargs)
+
+    def get_class(self: Any) -> type:
+        return type(self._upconv.original)
+
+    def set_class(self: Any, kind: type[nn.Module]) -> None:
+        """Parametrizations (weight norm, ...) give their module another class."""
+        state = self._upconv
+        state.original.__class__ = kind
+        object.__dict__["__class__"].__set__(self, _fused_class(kind))
+        object.__setattr__(self, "_upconv", _State(state.original))
+
+    def shallow_copy(self: Any) -> Any:
+        return fuse(copy.copy(self._upconv.original))
 
     def deepcopy(self: Any, memo: dict[int, Any]) -> Any:
         return fuse(copy.deepcopy(self._upconv.original, memo))
@@ -152,15 +209,16 @@ def _fused_class(base: type[nn.Module]) -> type[nn.Module]:
         return fuse, (self._upconv.original,)
 
     members = {
-        "__slots__": ("_upconv",),
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
+        "__class__": property(get_class, set_class),
+        "__copy__": shallow_copy,
         "__deepcopy__": deepcopy,
         "__reduce_ex__": reduce,
         "forward": forward,
     }
-    return type(base)(base.__name__, (base,), members)
+    return type(base)(base.__name__, (_Fused, base), members)
 
 
 # ---- tracing

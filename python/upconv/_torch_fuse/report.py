@@ -73,10 +73,13 @@ class Explanation:
 
     def _summary(self) -> str:
         if not self.graphs:
-            return "not traced yet; call it, or give fuse() example_inputs"
+            return "nothing traced" if self.note else _NOT_YET
         fused = {entry.convolution for entry in self.fused}
         names = fused | {entry.convolution for entry in self.left} | set(self.unseen)
         return f"{len(fused)} of {_count(len(names), 'transposed convolution')} fused"
+
+
+_NOT_YET = "not traced yet; call it, or give fuse() example_inputs"
 
 
 def _grouped(graphs: Sequence[Report]) -> dict[tuple[Fused | Left, ...], list[str]]:

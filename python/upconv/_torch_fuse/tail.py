@@ -169,6 +169,8 @@ class Tail:
             raise Unfusable("an operand has more dimensions than the result of the convolution")
         own = axes[len(axes) - tensor.dim() :]
         present = [axis for axis, size in zip(own, tensor.shape) if not _is(size, 1)]
+        if any(axis in present and _is(size, 1) for axis, size in zip(axes, shape)):
+            raise Unfusable("an operand is larger than the value that it is combined with")
         if not present:
             return self._param(tensor, "[]", () if tensor.dim() else None)
         if present == [1]:

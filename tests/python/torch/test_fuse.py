@@ -202,7 +202,8 @@ def test_explanation() -> None:
 
 
 def test_explanation_of_what_is_no_fused_model() -> None:
-    assert "not traced yet" in str(upconv.explain(_decoder()))
+    assert "no result of fuse()" in str(upconv.explain(_decoder()))
+    assert "not traced yet; call it" in str(upconv.explain(upconv.fuse(_decoder())))
     for function in (upconv.fuse, upconv.explain):
         with pytest.raises(TypeError, match="torch.nn.Module"):
             function(lambda x: x)
