@@ -66,7 +66,9 @@ def no_copies():
 
 
 @pytest.mark.parametrize(
-    ("nd", "dtype"), [(2, d) for d in LIBRARY_DTYPES] + [(nd, torch.float32) for nd in (1, 3)]
+    ("nd", "dtype"),
+    [(2, d) for d in LIBRARY_DTYPES] + [(nd, torch.float32) for nd in (1, 3)],
+    ids=str,
 )
 def test_any_strides(nd, dtype, library_runs):
     inputs = layer(nd, dtype)
