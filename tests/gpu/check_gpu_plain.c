@@ -120,7 +120,7 @@ static double of_more(uc_plain_fn fn, double a, double b, double third) {
 }
 
 static double expect_fn(const plain_case *c, const int64_t *index) {
-  double x[3];
+  double x[3] = {0};
   int operands = uc_plain_fn_operands(c->op.fn);
   for (int k = 0; k < operands; k++)
     x[k] = c->op.in[k].dtype ? plain_get(&c->in[k], index, c->out.view.rank) : c->op.attr[k - 1];
