@@ -110,6 +110,11 @@ def model_of(problem: Problem) -> nn.Module:
     return nn.Sequential(convolution, Tail(problem)) if problem.operators else convolution
 
 
+def weight_of(model: nn.Module) -> nn.Parameter:
+    """The convolution's: parameters of what follows have fewer axes, or one element along them."""
+    return (model[0] if isinstance(model, nn.Sequential) else model).weight
+
+
 def pytorch(problem: Problem, mode: str, clock: Clock, compiled: bool) -> dict[str, list[float]]:
     """Samples of eager PyTorch in both layouts and, if wanted, of torch.compile."""
     set_mode(mode)
@@ -120,9 +125,10 @@ def pytorch(problem: Problem, mode: str, clock: Clock, compiled: bool) -> dict[s
         x = torch.rand((problem.n, problem.ci, *problem.size), device="cuda").to(dtype)
         samples["eager"] = clock.samples(lambda: model(x))
         if LAST[dims] != torch.contiguous_format:
-            last, moved = x.to(memory_format=LAST[dims]), model.to(memory_format=LAST[dims])
-            samples["channels_last"] = clock.samples(lambda: moved(last))
-            model.to(memory_format=torch.contiguous_format)
+            last, weight = x.to(memory_format=LAST[dims]), weight_of(model)
+            weight.data = weight.data.to(memory_format=LAST[dims])
+            samples["channels_last"] = clock.samples(lambda: model(last))
+            weight.data = weight.data.contiguous()
         if compiled:
             torch._dynamo.reset()
             fast = torch.compile(model)
