@@ -116,6 +116,12 @@ def _recipe(spatial_dims: int, items: Any) -> _Recipe:
 
 def _make_recipe(spatial_dims: int, items: Any) -> _Recipe:
     parsed = _epilogue.parse(_restore(items), spatial_dims, _dtype_name)
+    for operand in (*parsed.params, *parsed.tensors):
+        if not isinstance(operand, _Stand):
+            raise TypeError(
+                f"epilogue: an operand is {type(operand).__module__}.{type(operand).__name__}:"
+                " must be a PyTorch tensor, as x is"
+            )
     return _Recipe(
         parsed.text,
         tuple(stand.index for stand in parsed.params),

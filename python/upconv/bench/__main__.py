@@ -12,7 +12,8 @@ def main() -> int:
     if missing:
         names = " ".join(missing)
         print(
-            f"upconv.bench: {names} not installed for {sys.executable}: pip install {names}",
+            f"upconv.bench: {names} not installed for {sys.executable}: pip install {names}"
+            " (or upconv's extra: pip install '.[bench]')",
             file=sys.stderr,
         )
         return 2

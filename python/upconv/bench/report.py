@@ -82,8 +82,9 @@ def verdict_lines(result: Result) -> list[str]:
     """What the check found, in words."""
     check = result["check"]
     share = check["elements_float64"] / check["elements"] if check["elements"] else 1.0
+    inputs = "1 fresh input" if check["inputs"] == 1 else f"{check['inputs']} fresh inputs"
     lines = [
-        f"{'right' if check['right'] else 'WRONG'} on {check['inputs']} fresh inputs,"
+        f"{'right' if check['right'] else 'WRONG'} on {inputs},"
         f" {check['elements']:,} elements, {100 * share:.3g} % of them against float64",
         f"largest error {check['error']:.2e}, the original's {check['original_error']:.2e}, at"
         f" values up to {check['largest_value']:.3g}; difference {check['difference']:.2e}",

@@ -86,7 +86,7 @@ def run(capsys, *arguments):
 def test_a_fused_model(make, capsys, tmp_path):
     code, out, _ = run(capsys, make(FUSED), *QUICK, "--json", tmp_path / "out.json")
     assert code == 0
-    assert "right on 1 fresh inputs" in out
+    assert "right on 1 fresh input," in out
     assert "relu" in out
     assert "eager, channels-last" in out
     document = json.loads((tmp_path / "out.json").read_text())
@@ -110,7 +110,7 @@ def test_a_fused_model(make, capsys, tmp_path):
 def test_a_model_without_convolution(make, capsys, tmp_path):
     code, out, _ = run(capsys, make(NOTHING), *QUICK, "--json", tmp_path / "out.json")
     assert code == 0
-    assert "right on 1 fresh inputs" in out
+    assert "right on 1 fresh input," in out
     (result,) = json.loads((tmp_path / "out.json").read_text())["results"]
     assert result["convolutions_by_upconv"] == 0
     assert result["floor"]["reason"] == "copy"
@@ -119,13 +119,13 @@ def test_a_model_without_convolution(make, capsys, tmp_path):
 def test_a_model_that_is_fused_in_part(make, capsys):
     code, out, _ = run(capsys, make(PARTLY), "--device", "cpu", "--runs", "3", "--no-compile")
     assert code == 0
-    assert "right on 5 fresh inputs" in out
+    assert "right on 5 fresh inputs," in out
 
 
 def test_training_mode_with_dropout(make, capsys):
     code, out, _ = run(capsys, make(PARTLY), *QUICK, "--train")
     assert code == 0
-    assert "right on 1 fresh inputs" in out
+    assert "right on 1 fresh input," in out
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -283,3 +283,10 @@ def test_nan_and_infinity_are_kept(library_runs):
         y = upconv.conv_transpose1d(x, torch.ones(1, 1, 1, **where), stride=2, epilogue=["relu"])
     assert y[0, 0, 2].isnan() and y[0, 0, 6].isinf()
     assert y[0, 0, [0, 1, 3, 4, 5]].eq(0).all()
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3, 7, 8)])
+def test_operands_of_numpy_are_refused_by_name(shape: tuple[int, ...]) -> None:
+    x, weight = torch.randn(2, 4, 5, 6), torch.randn(4, 3, 3, 3)
+    with pytest.raises(TypeError, match=r"numpy\.ndarray: must be a PyTorch tensor"):
+        upconv.conv_transpose2d(x, weight, epilogue=[("mul", np.ones(shape, np.float32))])
