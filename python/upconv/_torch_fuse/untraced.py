@@ -39,7 +39,8 @@ class _Filter(logging.Filter):
         if not stack or wanted or not record.exc_info or record.levelno != logging.WARNING:
             return True
         error = record.exc_info[1]
-        reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = " ".join(lines[:2]) or type(error).__name__
         reasons = stack[-1].reasons
         if reason not in reasons:
             reasons.append(reason)

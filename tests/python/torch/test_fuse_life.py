@@ -88,6 +88,18 @@ def test_explanation_of_what_was_called_and_not_traced() -> None:
         assert "call it" not in text and "TORCH_LOGS" in text
 
 
+def test_explanation_of_an_error_that_only_tracing_meets(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(module: Any) -> None:
+        raise ValueError("asked for")
+
+    model = _block()
+    fused = upconv.fuse(model)
+    monkeypatch.setattr("upconv._torch_fuse.model.fuse_graph", fail)
+    close(fused(_x()), model(_x()))
+    text = str(upconv.explain(fused))
+    assert "could not be traced" in text and "asked for" in text
+
+
 # ---- classes
 
 
