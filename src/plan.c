@@ -340,6 +340,22 @@ static upconv_status check_holds(const char *name, const upconv_tensor *view, co
   return UPCONV_OK;
 }
 
+/* A tensor, of which view is a part, has the shape of the value that it is combined with: an operand that is larger along
+   an axis of extent 1 would need a larger result. */
+static upconv_status check_fits(const char *name, const upconv_tensor *view, const int64_t *value,
+                                uint32_t axes) {
+  for (int i = 0; i < UC_RANK; i++) {
+    if (!(axes >> i & 1) || view->offset[i] + view->shape[i] <= value[i]) continue;
+    return uc_fail(
+        UPCONV_INVALID_ARGUMENT,
+        "%s: holds elements %lld to %lld of axis %s, where the value that it is combined "
+        "with has %lld",
+        name, (long long)view->offset[i], (long long)view->offset[i] + view->shape[i],
+        (const char *[]){"N", "C", "D", "H", "W"}[i], (long long)value[i]);
+  }
+  return UPCONV_OK;
+}
+
 static upconv_status check_output(const upconv_tensor *y) {
   for (int i = 0; i < UC_RANK; i++)
     if (y->shape[i] > 1 && y->stride[i] == 0)
@@ -368,6 +384,7 @@ static upconv_status check_tensors(const upconv_plan *plan, const upconv_argumen
       if (status == UPCONV_OK) status = check_dtype(decl->name, view.dtype, decl->dtype);
       if (status == UPCONV_OK)
         status = check_holds(decl->name, &view, &e->region[k + 1], decl->axes);
+      if (status == UPCONV_OK) status = check_fits(decl->name, &view, e->shape[k + 1], decl->axes);
       if (status != UPCONV_OK) return status;
     }
   return UPCONV_OK;

@@ -237,3 +237,22 @@ def test_nothing_is_written_on_an_error():
     with pytest.raises(upconv.InvalidArgumentError):
         upconv.conv_transpose2d(X, W, epilogue=[("add", array(5, 5))], out=out)
     assert (out == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("before", "shape", "message"),
+    [
+        ("min c", (2, 3, 7, 8), "axis C, where the value that it is combined with has 1"),
+        ("mean hw", (7, 8), "axis H, where the value that it is combined with has 1"),
+        ("max_pool 2", (2, 3, 7, 8), "axis H, where the value that it is combined with has 3"),
+        ("relu", (3, 3, 7, 8), "axis N, where the value that it is combined with has 2"),
+        ("relu", (2, 3, 7, 9), "axis W, where the value that it is combined with has 8"),
+    ],
+)
+def test_operands_larger_than_the_value(before: str, shape: tuple[int, ...], message: str) -> None:
+    x, weight = np.ones((2, 4, 5, 6), np.float32), np.ones((4, 3, 3, 3), np.float32)
+    operand = np.ones(shape, np.float32)
+    with pytest.raises(upconv.InvalidArgumentError, match=message):
+        upconv.conv_transpose2d(x, weight, epilogue=[before, ("add", operand)])
+    with pytest.raises(upconv.InvalidArgumentError, match=message):
+        upconv.conv_transpose2d(x, weight, epilogue=["relu", before, ("mul", operand)])
