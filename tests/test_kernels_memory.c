@@ -198,6 +198,31 @@ static void rows_of_any_stride(void) {
         }
 }
 
+/* Rows end where memory ends; what lies between the rows written keeps its bytes. */
+static void check_copy_rows(const uc_isa *isa, int64_t rows, int64_t n) {
+  int64_t dst_stride = n + 5, src_stride = n + 2;
+  size_t src_bytes = (size_t)((rows - 1) * src_stride + n) * sizeof(float);
+  size_t dst_bytes = (size_t)((rows - 1) * dst_stride + n) * sizeof(float);
+  float *src = edge_alloc(src_bytes), *dst = edge_alloc(dst_bytes), *wanted = malloc(dst_bytes);
+  memset(dst, CHECK_POISON, dst_bytes);
+  memset(wanted, CHECK_POISON, dst_bytes);
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t i = 0; i < n; i++)
+      wanted[r * dst_stride + i] = src[r * src_stride + i] = number(r * n + i);
+  isa->copy_rows(dst, dst_stride, src, src_stride, rows, n);
+  CHECK_MSG(memcmp(dst, wanted, dst_bytes) == 0, "%s, %d rows of %d", isa->name, (int)rows, (int)n);
+  edge_free(src, src_bytes);
+  edge_free(dst, dst_bytes);
+  free(wanted);
+}
+
+static void copying_rows(void) {
+  const uc_isa *isa;
+  for (int k = 0; (isa = uc_isa_available(k)); k++)
+    for (int64_t rows = 1; rows < 4; rows++)
+      for (size_t l = 0; l < CHECK_COUNT(lengths); l++) check_copy_rows(isa, rows, lengths[l]);
+}
+
 /* ---- interleave ---- */
 
 enum { MOST_ROWS = 17 };
@@ -304,6 +329,7 @@ int main(int argc, char **argv) {
       {"every_float_to_f16_and_bf16", every_float_to_f16_and_bf16},
       {"rows_past_the_caches", rows_past_the_caches},
       {"rows_of_any_stride", rows_of_any_stride},
+      {"copying_rows", copying_rows},
       {"interleaving", interleaving},
       {"transposing", transposing},
   };

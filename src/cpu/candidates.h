@@ -6,6 +6,8 @@
 
 /* Vectors of positions within a phase; borders read zeros. */
 extern const uc_candidate uc_candidate_cpu_tiled;
+/* Vectors of positions of all rows and samples, gathered once for many output channels. */
+extern const uc_candidate uc_candidate_cpu_panels;
 /* One element at a time; borders are skipped, so that any weight, also Inf and NaN, is exact there. */
 extern const uc_candidate uc_candidate_cpu_direct;
 

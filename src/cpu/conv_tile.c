@@ -8,6 +8,7 @@
 
 #include "../checked.h"
 #include "engine.h"
+#include "residue.h"
 
 int64_t uc_input_begin(const uc_axis *axis, int64_t begin) {
   return uc_ceil_div(begin + axis->pad_begin - axis->dilation * (axis->kernel - 1), axis->stride);
@@ -40,44 +41,13 @@ static void load_input(uc_tile *tile, const uc_layout *conv, int64_t first, int6
 
 /* ---- one residue ---- */
 
-/* Along one axis: the phase of a residue and where its position 0 reads, relative to the input tile. */
-typedef struct residue {
-  const uc_phase *phase;
-  int64_t phi;
-  int64_t input; /* position j reads local input `input` + j - t * shift_step with tap t */
-  int64_t positions;
-} residue;
-
-static residue find_residue(const uc_tile *tile, const uc_layout *conv, const uc_layout *x, int a,
-                            int64_t r) {
-  const uc_engine *e = tile->run->engine;
-  const uc_axis *axis = &e->lowered->conv.axis[a];
-  int64_t o = conv->box.begin[a] + r + axis->pad_begin;
-  int64_t phi = uc_mod(o, axis->stride);
-  const uc_phase *phase = &e->table[a].phase[phi];
-  int64_t q = uc_floor_div(o, axis->stride);
-  return (residue){phase, phi, q - phase->shift - x->box.begin[a], uc_layout_positions(conv, a, r)};
-}
-
 /* A run of positions with the taps that reach the input from it. */
 typedef struct taps {
   int64_t *offset, *row;
   int64_t count;
 } taps;
 
-/* Taps t whose input index, for some position in [j0, j1), lies inside the input. */
-static uc_range live_taps(const uc_tile *tile, const uc_layout *x, const residue *r, int a,
-                          int64_t j0, int64_t j1) {
-  uc_range range = {0, r->phase->count};
-  int64_t first = x->box.begin[a] + r->input + j0, last = x->box.begin[a] + r->input + j1 - 1;
-  int64_t step = r->phase->shift_step, size = tile->run->in_size[a];
-  /* first - t * step < size and last - t * step >= 0 */
-  if (first - (size - 1) > 0) range.begin = uc_ceil_div(first - (size - 1), step);
-  range.end = last < 0 ? 0 : uc_min(range.end, last / step + 1);
-  return range;
-}
-
-static void list_taps(const uc_layout *x, const residue r[UC_AXES], const uc_range live[UC_AXES],
+static void list_taps(const uc_layout *x, const uc_residue r[UC_AXES], const uc_range live[UC_AXES],
                       int64_t channels, taps *list) {
   list->count = 0;
   for (int64_t d = live[0].begin; d < live[0].end; d++)
@@ -102,20 +72,24 @@ typedef struct work {
 } work;
 
 /* Weights of a block, for the chunk and phase under way. */
-static const float *phase_weights(const work *k, const uc_block *b, const residue r[UC_AXES]) {
-  const uc_engine *e = k->tile->run->engine;
-  const uc_axis *axis = e->lowered->conv.axis;
-  int64_t before = e->table[0].before[r[0].phi] * axis[1].kernel * axis[2].kernel +
-                   r[0].phase->count * (e->table[1].before[r[1].phi] * axis[2].kernel +
-                                        r[1].phase->count * e->table[2].before[r[2].phi]);
-  return k->tile->run->packed + e->weight_at + b->weight +
-         b->mc * (k->e0 * e->kernel_size + before * (k->e1 - k->e0));
+static const float *phase_weights(const work *k, const uc_block *b, const uc_residue r[UC_AXES]) {
+  const uc_run *run = k->tile->run;
+  return uc_phase_weights(run->engine, run->packed, b, r, k->e0, k->e1);
+}
+
+/* Where along an axis, in the input tile, position 0 reads with tap 0. */
+static int64_t local_input(const work *k, const uc_residue *r, int a) {
+  return r->input - k->x->box.begin[a];
+}
+
+static uc_range live_taps(const work *k, const uc_residue *r, int a, int64_t j0, int64_t j1) {
+  return uc_residue_live_taps(r, k->tile->run->in_size[a], j0, j1);
 }
 
 /* The chunk of channels after which the bias is added. */
 static bool last_chunk(const work *k) { return k->e1 >= k->tile->run->engine->group_in; }
 
-static void run_blocks(const work *k, const residue r[UC_AXES], const taps *list, int64_t in_at,
+static void run_blocks(const work *k, const uc_residue r[UC_AXES], const taps *list, int64_t in_at,
                        int64_t out_at, int64_t n) {
   const uc_engine *e = k->tile->run->engine;
   for (int64_t i = k->b0; i < k->b1; i++) {
@@ -137,22 +111,23 @@ static void run_blocks(const work *k, const residue r[UC_AXES], const taps *list
 
 static bool same_range(uc_range a, uc_range b) { return a.begin == b.begin && a.end == b.end; }
 
-static void run_residue(const work *k, const residue r[UC_AXES], int64_t out_at) {
+static void run_residue(const work *k, const uc_residue r[UC_AXES], int64_t out_at) {
   const uc_tiling *tiling = &k->tile->run->tiling;
   int64_t *lists = (int64_t *)(void *)(k->tile->scratch + tiling->taps_at);
   taps list = {lists, lists + k->tile->run->engine->max_taps, -1};
   uc_range live[UC_AXES], known[UC_AXES] = {{0, 0}, {0, 0}, {0, 0}};
-  live[2] = live_taps(k->tile, k->x, &r[2], 2, 0, r[2].positions);
+  live[2] = live_taps(k, &r[2], 2, 0, r[2].positions);
   int64_t step = tiling->flat ? r[1].positions : 1; /* rows per run of positions */
   for (int64_t jd = 0; jd < r[0].positions; jd++) {
-    live[0] = live_taps(k->tile, k->x, &r[0], 0, jd, jd + 1);
+    live[0] = live_taps(k, &r[0], 0, jd, jd + 1);
     for (int64_t jh = 0; jh < r[1].positions; jh += step) {
-      live[1] = live_taps(k->tile, k->x, &r[1], 1, jh, jh + step);
+      live[1] = live_taps(k, &r[1], 1, jh, jh + step);
       if (list.count < 0 || !same_range(live[0], known[0]) || !same_range(live[1], known[1])) {
         list_taps(k->x, r, live, k->e1 - k->e0, &list);
         memcpy(known, live, sizeof known);
       }
-      int64_t in_at = (r[0].input + jd) * k->x->plane + (r[1].input + jh) * k->x->row + r[2].input;
+      int64_t in_at = (local_input(k, &r[0], 0) + jd) * k->x->plane +
+                      (local_input(k, &r[1], 1) + jh) * k->x->row + local_input(k, &r[2], 2);
       run_blocks(k, r, &list, in_at, out_at + jd * k->conv->plane + jh * k->conv->row,
                  (step - 1) * k->conv->row + r[2].positions);
     }
@@ -161,26 +136,27 @@ static void run_residue(const work *k, const residue r[UC_AXES], int64_t out_at)
 
 /* ---- one element at a time: borders skipped ---- */
 
-static float sum_element(const work *k, const uc_block *b, int m, const residue r[UC_AXES],
+static float sum_element(const work *k, const uc_block *b, int m, const uc_residue r[UC_AXES],
                          const int64_t j[UC_AXES], float sum) {
   const float *weight = phase_weights(k, b, r);
   uc_range live[UC_AXES];
-  for (int a = 0; a < UC_AXES; a++) live[a] = live_taps(k->tile, k->x, &r[a], a, j[a], j[a] + 1);
+  for (int a = 0; a < UC_AXES; a++) live[a] = live_taps(k, &r[a], a, j[a], j[a] + 1);
   int64_t channels = k->e1 - k->e0;
   for (int64_t d = live[0].begin; d < live[0].end; d++)
     for (int64_t h = live[1].begin; h < live[1].end; h++)
       for (int64_t w = live[2].begin; w < live[2].end; w++) {
         int64_t t = (d * r[1].phase->count + h) * r[2].phase->count + w;
-        const float *x = k->input + (r[0].input + j[0] - d * r[0].phase->shift_step) * k->x->plane +
-                         (r[1].input + j[1] - h * r[1].phase->shift_step) * k->x->row + r[2].input +
-                         j[2] - w * r[2].phase->shift_step;
+        int64_t tap[UC_AXES] = {d, h, w}, at[UC_AXES];
+        for (int a = 0; a < UC_AXES; a++)
+          at[a] = local_input(k, &r[a], a) + j[a] - tap[a] * r[a].phase->shift_step;
+        const float *x = k->input + at[0] * k->x->plane + at[1] * k->x->row + at[2];
         for (int64_t c = 0; c < channels; c++)
           sum += weight[(t * channels + c) * b->mc + m] * x[c * k->x->channel];
       }
   return sum;
 }
 
-static void run_elements(const work *k, const residue r[UC_AXES], int64_t out_at) {
+static void run_elements(const work *k, const uc_residue r[UC_AXES], int64_t out_at) {
   const uc_engine *e = k->tile->run->engine;
   for (int64_t i = k->b0; i < k->b1; i++)
     for (int m = 0; m < e->block[i].mc; m++) {
@@ -200,14 +176,15 @@ static void run_elements(const work *k, const residue r[UC_AXES], int64_t out_at
 /* ---- all of it ---- */
 
 static void run_residues(const work *k) {
+  const uc_engine *e = k->tile->run->engine;
   const uc_layout *conv = k->conv;
-  residue r[UC_AXES];
+  uc_residue r[UC_AXES];
   for (int64_t d = 0; d < conv->split[0] && d < conv->box.size[0]; d++) {
-    r[0] = find_residue(k->tile, conv, k->x, 0, d);
+    r[0] = uc_residue_find(e, conv, 0, d);
     for (int64_t h = 0; h < conv->split[1] && h < conv->box.size[1]; h++) {
-      r[1] = find_residue(k->tile, conv, k->x, 1, h);
+      r[1] = uc_residue_find(e, conv, 1, h);
       for (int64_t w = 0; w < conv->split[2] && w < conv->box.size[2]; w++) {
-        r[2] = find_residue(k->tile, conv, k->x, 2, w);
+        r[2] = uc_residue_find(e, conv, 2, w);
         int64_t at = uc_layout_row(conv, d, h, w);
         if (k->tile->run->skip_borders)
           run_elements(k, r, at);

@@ -8,6 +8,7 @@
  *   run.c       (run time)   walks passes and tiles over the threads
  *   tile.c      (run time)   boxes, layouts and steps of one tile
  *   conv_tile.c, op_tile.c   what a step does
+ *   panel.c                  the convolution of several samples at once where channels are deep
  */
 #ifndef UPCONV_CPU_ENGINE_H
 #define UPCONV_CPU_ENGINE_H
@@ -22,12 +23,12 @@
 
 /* ---- packed weights ---- */
 
-/* Up to UC_MAX_MC output channels of one group whose weights are packed together: for each chunk of input channels, for
-   each phase (outermost axis first), for each tap, for each channel of the chunk: mc weights. */
+/* Up to UC_MAX_MC output channels of one group that are computed together. Packed are, for each group, for each chunk of
+   input channels, for each phase (outermost axis first), for each block, for each tap, for each channel of the chunk:
+   mc weights. So what a phase reads while it walks the blocks is one stream. */
 typedef struct uc_block {
   int64_t group, channel; /* channel: of all output channels */
   int mc;
-  int64_t weight; /* offset in floats from the first weight */
 } uc_block;
 
 /* Per axis and phase: taps, and how many taps the phases before it have. */
@@ -37,7 +38,10 @@ typedef struct uc_axis_table {
   int64_t *before;
 } uc_axis_table;
 
-enum { UC_CHUNK = 128 }; /* input channels whose tile is held at once */
+enum {
+  UC_CHUNK = 128, /* input channels whose tile is held at once */
+  UC_PANEL = 48   /* positions of a panel: what every instruction set's registers divide */
+};
 
 typedef struct uc_engine {
   const uc_isa *isa;
@@ -45,6 +49,7 @@ typedef struct uc_engine {
   double stream_bytes; /* a y larger than this is stored past the caches */
   uc_lowered *lowered;
   uc_program program;
+  bool panels; /* candidate cpu-panels */
   bool scalar; /* candidate cpu-direct: one element at a time, borders skipped */
   uc_axis_table table[UC_AXES];
   int64_t kernel_size; /* K0 * K1 * K2 */
@@ -83,9 +88,17 @@ typedef struct uc_tiling {
   int64_t x_channel;       /* pitch */
   int64_t x_channels;      /* channels held */
   int64_t block_channels;  /* output channels per round, about */
-  int64_t segments;        /* reductions: parts of the reduced extents, each with sums of its own */
-  int64_t scratch;         /* floats per thread */
-  int64_t x_at, taps_at, rows_at, channels_at, steps_at; /* offsets in the scratch, in floats */
+  /* panel.c: parts of the output channels and groups of samples are tasks as tiles are */
+  bool panels;
+  int64_t samples;                    /* of a tile */
+  int64_t part_blocks;                /* blocks of output channels of a part */
+  int64_t panel_taps;                 /* taps that a panel holds at once */
+  int64_t positions;                  /* of a residue and sample, at most */
+  int64_t sums_residue, sums_channel; /* pitches */
+  int64_t segments; /* reductions: parts of the reduced extents, each with sums of its own */
+  int64_t scratch;  /* floats per thread */
+  int64_t x_at, taps_at, sums_at, panel_at, row_at, rows_at, channels_at,
+      steps_at; /* offsets in the scratch, in floats */
 } uc_tiling;
 
 /* Everything about one execution. Arrays lie in the workspace. */
@@ -117,10 +130,10 @@ typedef struct uc_workspace {
   size_t bytes;   /* in all */
 } uc_workspace;
 
-/* Tiles for a pass; shape: of every value, with the whole batch. slot_at (uc_engine_slots_bytes) receives
+/* Tiles for a pass; shape: of every value, with the whole batch. panels: whether they may be used. slot_at (uc_engine_slots_bytes) receives
    offsets into the scratch. */
 void uc_tiling_choose(const uc_engine *engine, const uc_pass *pass, const int64_t (*shape)[UC_RANK],
-                      int64_t *slot_at, uc_tiling *tiling);
+                      bool panels, int64_t *slot_at, uc_tiling *tiling);
 /* Shapes of all values for an x of x_shape. */
 upconv_status uc_engine_shapes(const uc_engine *engine, const int64_t x_shape[UC_RANK],
                                int64_t (*shape)[UC_RANK]);
@@ -137,7 +150,9 @@ upconv_status uc_engine_execute(const uc_engine *engine, const uc_call *call);
 typedef struct uc_tile {
   const uc_run *run;
   float *scratch;
-  int64_t n;      /* sample */
+  int64_t n;                      /* sample; the first of them before the steps of panels */
+  int64_t samples, part;          /* panels: samples held, and which channels */
+  int64_t first_n, first_channel; /* panels: what the sums begin with */
   int64_t c0, c1; /* channels under way; a step with fewer channels has one, or all */
   uc_box *box;    /* per step */
   uc_layout *layout;
@@ -160,6 +175,11 @@ int64_t uc_input_count(const uc_axis *axis, int64_t size);
 
 /* Channels [c0, c1) of the convolution, which begin at a block's first channel. dst: its tile buffer, channel c0 first. */
 void uc_conv_tile(uc_tile *tile, const uc_layout *layout, float *dst, int64_t c0, int64_t c1);
+/* Sums of blocks [b0, b1) for the tile's samples, whole. */
+void uc_panel_sums(const uc_tile *tile, const uc_layout *layout, int64_t b0, int64_t b1);
+/* The sums of one of the tile's samples into a tile buffer; first: channels after those of block b0. */
+void uc_panel_take(const uc_tile *tile, const uc_layout *layout, int64_t sample, int64_t first,
+                   int64_t channels, float *dst);
 /* One operator step on the channels under way. */
 void uc_op_tile(uc_tile *tile, int step);
 

@@ -17,7 +17,12 @@ enum {
   TASKS_PER_THREAD = 4, /* so that threads finish together */
   REDUCTION_TASKS = 16, /* per sample */
   START_COST = 60,      /* of a run of positions, in multiply-adds of vectors */
-  FIRST_WIDTH = 512     /* positions along W that are never worth splitting further */
+  FIRST_WIDTH = 512,    /* positions along W that are never worth splitting further */
+  SUMS = 128 * 1024,    /* floats of sums that a tile of panels should stay within */
+  PANEL = 48 * 1024,    /* floats of a panel, about */
+  PART = 128,           /* output channels that make gathering cheap */
+  LEAST_PART = 64,      /* and those for which it is cheap enough, where tasks are few */
+  DEEP = 64             /* products of an output from which on its sums may leave the registers */
 };
 
 static int64_t padded(int64_t n) { return (n + UC_PAD - 1) / UC_PAD * UC_PAD; }
@@ -52,6 +57,14 @@ static void measure_copies(const uc_pass *pass, const upconv_epilogue *tail, con
   }
 }
 
+/* Positions of the convolution's longest residue. */
+static int64_t conv_positions(const uc_pass *pass, const uc_layout *layout) {
+  for (int k = 0; k < pass->step_count; k++)
+    if (pass->step[k].kind == UC_STEP_CONV)
+      return layout[k].count[0] * layout[k].count[1] * layout[k].count[2];
+  return 0;
+}
+
 /* Boxes and layouts of one tile of the candidate size, which begins at `begin`; sizes are raised to what it needs. */
 static void measure_at(const uc_engine *e, const uc_pass *pass, uc_tiling *t,
                        const int64_t begin[UC_AXES], uc_box *box, uc_layout *layout,
@@ -66,6 +79,7 @@ static void measure_at(const uc_engine *e, const uc_pass *pass, uc_tiling *t,
       for (int a = 0; a < UC_AXES; a++)
         grow(&t->x_size[a], uc_input_count(&e->lowered->conv.axis[a], box[k].size[a]));
   uc_tile_layouts(pass, tail, box, t->flat ? t->x_size[2] : 0, layout);
+  t->positions = uc_max(t->positions, conv_positions(pass, layout));
   for (int k = 0; k < pass->step_count; k++) {
     const uc_step *step = &pass->step[k];
     grow(widest, box[k].size[2]);
@@ -75,8 +89,8 @@ static void measure_at(const uc_engine *e, const uc_pass *pass, uc_tiling *t,
 }
 
 static void measure_input(const uc_engine *e, const uc_pass *pass, uc_tiling *t) {
-  t->x_channels = 0;
-  if (!pass->conv) return;
+  t->x_channels = t->x_channel = 0;
+  if (!pass->conv || t->panels) return;
   int64_t round = uc_max(t->block_channels, UC_MAX_MC);
   int64_t groups = uc_min(e->lowered->conv.groups, uc_max(1, round / e->group_out));
   t->x_channels = e->chunk < e->group_in ? e->chunk : e->group_in * groups;
@@ -85,6 +99,19 @@ static void measure_input(const uc_engine *e, const uc_pass *pass, uc_tiling *t)
   uc_layout x;
   uc_layout_init(&x, &box, (const int64_t[]){1, 1, 1}, box.size[2]);
   t->x_channel = x.channel;
+}
+
+/* The sums of a part's channels, a panel, and a row to convert; returns the floats. */
+static int64_t measure_panels(const uc_engine *e, uc_tiling *t, int64_t at) {
+  if (!t->panels) return 0;
+  int64_t residues = e->table[0].stride * e->table[1].stride * e->table[2].stride;
+  t->sums_residue = padded(t->samples * t->positions);
+  t->sums_channel = residues * t->sums_residue;
+  t->panel_taps = uc_min(e->max_taps, uc_max(1, PANEL / (e->chunk * UC_PANEL)));
+  t->sums_at = at;
+  t->panel_at = t->sums_at + t->part_blocks * UC_MAX_MC * t->sums_channel;
+  t->row_at = t->panel_at + t->panel_taps * e->chunk * UC_PANEL + UC_PAD;
+  return t->row_at + e->chunk * (UC_PANEL + UC_PAD) + UC_PAD - at;
 }
 
 /* Fills the tiling's sizes and the slots' offsets for t->tile. box, layout: room for the steps. */
@@ -96,6 +123,7 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
     t->x_size[a] = 0;
   }
   for (int i = 0; i < pass->slot_count; i++) slot_at[i] = 0;
+  t->positions = 0;
   /* box sizes are convex in the tile's position, so the first and the last tile bound the ones between */
   measure_at(e, pass, t, (const int64_t[]){0, 0, 0}, box, layout, slot_at, &widest);
   measure_at(e, pass, t, last, box, layout, slot_at, &widest);
@@ -110,6 +138,7 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
   at += padded(t->x_channels * t->x_channel) + 2 * UC_PAD;
   t->taps_at = at;
   at += padded(4 * e->max_taps);
+  at += measure_panels(e, t, at);
   t->rows_at = at;
   at += padded(widest) * (step_channels(pass, &pass->step[pass->target], t) + 1);
   t->channels_at = at;
@@ -125,7 +154,7 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
    the cost of starting a run in multiply-adds of vectors. */
 static bool flat_pays(const uc_engine *e, const uc_pass *pass, const uc_layout *layout,
                       const uc_tiling *t) {
-  if (!pass->conv) return false;
+  if (!pass->conv || t->panels) return false;
   int k = 0;
   while (pass->step[k].kind != UC_STEP_CONV) k++;
   const uc_axis_table *table = e->table;
@@ -145,6 +174,8 @@ typedef struct chooser {
   uc_box *box;
   uc_layout *layout;
   int64_t unit[UC_AXES]; /* tiles are multiples of this where the extent allows */
+  int64_t least_tiles;
+  int64_t batch, tasks; /* panels: least tasks over the whole batch */
 } chooser;
 
 static bool fits(chooser *c) {
@@ -167,29 +198,43 @@ static int64_t even(int64_t extent, int64_t tile, int64_t unit) {
   return uc_min(extent, uc_ceil_div(size, unit) * unit);
 }
 
+/* Whether sums and slots fit, and enough tasks remain: parts of the channels may still get smaller. */
+static bool panels_fit(chooser *c, int64_t least_part) {
+  uc_tiling *t = c->t;
+  int64_t parts = uc_ceil_div(c->e->block_count * UC_MAX_MC, least_part);
+  if (c->pass->all_channels) parts = 1;
+  return fits(c) && t->part_blocks * UC_MAX_MC * t->sums_channel <= SUMS &&
+         tile_count(t) * uc_ceil_div(c->batch, t->samples) * parts >= c->tasks;
+}
+
+static bool suits(chooser *c) {
+  if (c->t->panels) return panels_fit(c, LEAST_PART);
+  return fits(c) && tile_count(c->t) >= c->least_tiles;
+}
+
 /* Doubles the tile along an axis while it fits and enough tiles remain. */
-static void enlarge(chooser *c, int axis, int64_t least_tiles) {
+static void enlarge(chooser *c, int axis) {
   uc_tiling *t = c->t;
   while (t->tile[axis] < t->extent[axis]) {
     int64_t before = t->tile[axis];
     t->tile[axis] = uc_min(t->extent[axis], before * 2);
-    if (fits(c) && tile_count(t) >= least_tiles) continue;
+    if (suits(c)) continue;
     t->tile[axis] = before;
     break;
   }
   t->tile[axis] = even(t->extent[axis], t->tile[axis], c->unit[axis]);
 }
 
-static void choose_tile(chooser *c, int64_t least_tiles) {
+static void choose_tile(chooser *c) {
   uc_tiling *t = c->t;
   for (int a = 0; a < UC_AXES; a++) t->tile[a] = uc_min(c->unit[a], t->extent[a]);
   t->tile[2] = t->extent[2];
   while (!fits(c) && t->tile[2] > c->unit[2] * UC_PAD)
     t->tile[2] = even(t->extent[2], t->tile[2] / 2, c->unit[2]);
-  while (tile_count(t) < least_tiles && t->tile[2] > FIRST_WIDTH)
+  while (tile_count(t) < c->least_tiles && t->tile[2] > FIRST_WIDTH)
     t->tile[2] = even(t->extent[2], t->tile[2] / 2, c->unit[2]);
-  enlarge(c, 1, least_tiles);
-  enlarge(c, 0, least_tiles);
+  enlarge(c, 1);
+  enlarge(c, 0);
 }
 
 /* More channels a round while they fit: rounds of small tiles would be mostly overhead, and with chunks of input
@@ -221,9 +266,9 @@ static void choose_unit(chooser *c) {
 
 /* The whole extent and all channels at once, which is what the search would end with: found at once, since for a small
    problem the search would take longer than the work. */
-static bool takes_whole(chooser *c, int64_t least_tiles, int64_t channels) {
+static bool takes_whole(chooser *c, int64_t channels) {
   uc_tiling *t = c->t;
-  if (least_tiles > 1) return false;
+  if (c->least_tiles > 1) return false;
   memcpy(t->tile, t->extent, sizeof t->tile);
   while (t->block_channels < channels) t->block_channels *= 2;
   if (fits(c)) return true;
@@ -231,9 +276,52 @@ static bool takes_whole(chooser *c, int64_t least_tiles, int64_t channels) {
   return false;
 }
 
+/* Tiles of panels: first as many positions, then as many samples, and at last as many channels as the sums' memory
+   allows. False: not even the smallest tile fits. */
+static bool choose_panels(chooser *c) {
+  uc_tiling *t = c->t;
+  int64_t blocks = c->e->block_count, tasks = c->tasks;
+  t->panels = true;
+  t->part_blocks = c->pass->all_channels ? blocks : uc_min(blocks, PART / UC_MAX_MC);
+  c->tasks = 1;
+  for (int a = 0; a < UC_AXES; a++) t->tile[a] = uc_min(c->unit[a], t->extent[a]);
+  t->tile[2] = t->extent[2];
+  while (!suits(c) && t->tile[2] > c->unit[2] * UC_PAD)
+    t->tile[2] = even(t->extent[2], t->tile[2] / 2, c->unit[2]);
+  if (!suits(c)) {
+    *t = (uc_tiling){.block_channels = UC_MAX_MC,
+                     .segments = 1,
+                     .samples = 1,
+                     .extent = {t->extent[0], t->extent[1], t->extent[2]}};
+    c->tasks = tasks;
+    return false;
+  }
+  c->tasks = tasks;
+  enlarge(c, 1);
+  enlarge(c, 0);
+  while (tile_count(t) == 1 && t->samples < c->batch) {
+    t->samples *= 2;
+    if (suits(c)) continue;
+    t->samples /= 2;
+    break;
+  }
+  if (c->pass->all_channels) return fits(c);
+  int64_t least = LEAST_PART / UC_MAX_MC;
+  while (t->part_blocks > least && !panels_fit(c, t->part_blocks * UC_MAX_MC))
+    t->part_blocks = uc_max(least, t->part_blocks / 2);
+  while (t->part_blocks < blocks) {
+    int64_t before = t->part_blocks;
+    t->part_blocks = uc_min(blocks, before * 2);
+    if (panels_fit(c, t->part_blocks * UC_MAX_MC)) continue;
+    t->part_blocks = before;
+    break;
+  }
+  return fits(c);
+}
+
 void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK],
-                      int64_t *slot_at, uc_tiling *t) {
-  *t = (uc_tiling){.block_channels = UC_MAX_MC, .segments = 1};
+                      bool panels, int64_t *slot_at, uc_tiling *t) {
+  *t = (uc_tiling){.block_channels = UC_MAX_MC, .segments = 1, .samples = 1};
   /* the target's extents: those of the result, or of what the reduction reads */
   int target =
       pass->reduce_op >= 0 ? e->lowered->tail->op[pass->reduce_op].operand[0].index : pass->result;
@@ -241,17 +329,17 @@ void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*s
   bool reduce = pass->reduce_op >= 0;
   int64_t batch = uc_max(1, shape[target][0]);
   int64_t tasks = (int64_t)TASKS_PER_THREAD * uc_threads_count(e->threads);
-  int64_t least = reduce                              ? REDUCTION_TASKS
-                  : uc_threads_count(e->threads) == 1 ? 1
-                                                      : uc_ceil_div(tasks, batch);
-  chooser c = {.e = e, .pass = pass, .t = t, .slot_at = slot_at};
+  if (uc_threads_count(e->threads) == 1) tasks = 1;
+  chooser c = {.e = e, .pass = pass, .t = t, .slot_at = slot_at, .batch = batch, .tasks = tasks};
+  c.least_tiles = reduce ? REDUCTION_TASKS : uc_ceil_div(tasks, batch);
   /* boxes and layouts of the steps lie behind the slots' offsets */
   c.box = (uc_box *)(void *)(slot_at + pass->slot_count);
   c.layout = (uc_layout *)(void *)(c.box + pass->step_count);
   choose_unit(&c);
   int64_t channels = pass->conv ? shape[0][1] : shape[target][1];
-  if (!takes_whole(&c, least, channels)) {
-    choose_tile(&c, least);
+  panels = panels && e->panels && pass->conv && !reduce;
+  if (!(panels && choose_panels(&c)) && !takes_whole(&c, channels)) {
+    choose_tile(&c);
     choose_round(&c, channels);
     fits(&c);
   }
@@ -299,13 +387,16 @@ static void pass_bytes(const uc_engine *e, const int64_t (*shape)[UC_RANK], int6
                        size_t *partial, size_t *scratch) {
   for (int i = 0; i < e->program.pass_count; i++) {
     uc_tiling t;
-    uc_tiling_choose(e, &e->program.pass[i], shape, slot_at, &t);
-    size_t bytes = (size_t)t.scratch * sizeof(float);
-    if (bytes > *scratch) *scratch = bytes;
+    /* panels are not used while a weight is not finite, which packing decides */
+    for (int panels = 0; panels <= e->panels; panels++) {
+      uc_tiling_choose(e, &e->program.pass[i], shape, panels, slot_at, &t);
+      size_t bytes = (size_t)t.scratch * sizeof(float);
+      if (bytes > *scratch) *scratch = bytes;
+    }
     if (e->program.pass[i].reduce_op < 0) continue;
     int64_t count = 0;
     uc_product(shape[e->program.pass[i].result], UC_RANK, &count);
-    bytes = (size_t)(count * t.segments) * sizeof(double);
+    size_t bytes = (size_t)(count * t.segments) * sizeof(double);
     if (bytes > *partial) *partial = bytes;
   }
 }

@@ -90,6 +90,9 @@ typedef struct uc_isa {
      without being read first. stream_end must follow before another thread may read. */
   void (*stream_row)(float *dst, const float *src, int64_t n);
   void (*stream_end)(void);
+  /* dst[r * dst_stride + i] = src[r * src_stride + i], r < rows, i < n: exactly those are read and written. */
+  void (*copy_rows)(float *dst, int64_t dst_stride, const float *src, int64_t src_stride,
+                    int64_t rows, int64_t n);
   /* dst[j * rows + r] = src[r][j] for the `total` elements j * rows + r < total; dst padded. rows >= 2. */
   void (*interleave)(float *dst, const float *const *src, int64_t rows, int64_t total);
   /* Transposes between [channels][n] (row stride src_stride) and [n][channels] in memory of dtype:

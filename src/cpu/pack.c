@@ -9,7 +9,7 @@
 #include "../status.h"
 #include "engine.h"
 
-static const uint64_t PACKED_MAGIC = 0x75636b6370310001u;
+static const uint64_t PACKED_MAGIC = 0x75636b6370310002u;
 
 enum { HEADER_FLOATS = sizeof(uc_packed_header) / sizeof(float) };
 
@@ -40,12 +40,10 @@ static upconv_status make_blocks(uc_engine *e, int64_t groups) {
   e->block_count = groups * per_group;
   e->block = calloc((size_t)e->block_count, sizeof *e->block);
   if (!e->block) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of channels");
-  int64_t weight = 0;
   for (int64_t i = 0; i < e->block_count; i++) {
     int64_t g = i / per_group, b = i % per_group;
     int64_t first = b * e->group_out / per_group, end = (b + 1) * e->group_out / per_group;
-    e->block[i] = (uc_block){g, g * e->group_out + first, (int)(end - first), weight};
-    weight += (end - first) * e->kernel_size * e->group_in;
+    e->block[i] = (uc_block){g, g * e->group_out + first, (int)(end - first)};
   }
   return UPCONV_OK;
 }
@@ -121,7 +119,7 @@ static void pack_phase(packer *pk, const uc_block *b, int64_t e0, int64_t e1,
       }
 }
 
-static void pack_block(packer *pk, const uc_block *b) {
+static void pack_group(packer *pk, const uc_block *first, const uc_block *end) {
   const uc_engine *e = pk->engine;
   for (int64_t e0 = 0; e0 < e->group_in; e0 += e->chunk)
     for (int64_t d = 0; d < e->table[0].stride; d++)
@@ -129,7 +127,8 @@ static void pack_block(packer *pk, const uc_block *b) {
         for (int64_t w = 0; w < e->table[2].stride; w++) {
           const uc_phase *phase[UC_AXES] = {&e->table[0].phase[d], &e->table[1].phase[h],
                                             &e->table[2].phase[w]};
-          pack_phase(pk, b, e0, uc_min(e0 + e->chunk, e->group_in), phase);
+          for (const uc_block *b = first; b < end; b++)
+            pack_phase(pk, b, e0, uc_min(e0 + e->chunk, e->group_in), phase);
         }
 }
 
@@ -140,7 +139,9 @@ upconv_status uc_engine_pack(const uc_engine *e, const upconv_parameters *parame
   if (status != UPCONV_OK) return status;
   float *out = packed;
   packer pk = {e, folded.weight, out + e->weight_at, true};
-  for (int64_t i = 0; i < e->block_count; i++) pack_block(&pk, &e->block[i]);
+  int64_t per_group = e->block_count / e->lowered->conv.groups;
+  for (int64_t i = 0; i < e->block_count; i += per_group)
+    pack_group(&pk, &e->block[i], &e->block[i + per_group]);
   /* + 0: from -0 a sum of border zeros would be -0 or 0, depending on how many of them a tile leaves out */
   for (int64_t c = 0; c < e->lowered->conv.out_channels; c++)
     out[e->bias_at + c] = (float)folded.bias[c] + 0.0F;

@@ -47,7 +47,7 @@ static upconv_status set_views(uc_run *run, const uc_workspace *w, char *workspa
 
 static void start_tile(const uc_run *run, int worker, int64_t n, uc_tile *tile) {
   int64_t floats = run->scratch_floats * worker;
-  *tile = (uc_tile){.run = run, .scratch = run->scratch + floats, .n = n};
+  *tile = (uc_tile){.run = run, .scratch = run->scratch + floats, .n = n, .samples = 1};
   tile->box = (uc_box *)(void *)(tile->scratch + run->tiling.steps_at);
   tile->layout = (uc_layout *)(void *)(tile->box + run->pass->step_count);
 }
@@ -66,6 +66,7 @@ typedef struct store_job {
   const uc_run *run;
   uc_box whole;
   int64_t tiles[UC_AXES];
+  int64_t groups; /* of samples */
 } store_job;
 
 static void store_task(void *argument, int64_t task, int worker) {
@@ -75,9 +76,14 @@ static void store_task(void *argument, int64_t task, int worker) {
     index[a] = task % job->tiles[a];
     task /= job->tiles[a];
   }
+  /* parts of the output channels outermost: tasks that run at the same time share weights */
+  const uc_tiling *tiling = &job->run->tiling;
+  int64_t n = task % job->groups * tiling->samples;
   uc_tile tile;
-  start_tile(job->run, worker, job->run->n0 + task, &tile);
-  uc_box box = grid_box(&job->run->tiling, &job->whole, index);
+  start_tile(job->run, worker, job->run->n0 + n, &tile);
+  tile.samples = uc_min(tiling->samples, job->run->batch - n);
+  tile.part = task / job->groups;
+  uc_box box = grid_box(tiling, &job->whole, index);
   uc_tile_run(&tile, &box, 0);
   if (job->run->stream) job->run->engine->isa->stream_end();
 }
@@ -96,7 +102,9 @@ static bool streams(const uc_run *run, const upconv_tensor *to) {
 static void run_store(uc_run *run) {
   store_job job = {.run = run};
   const upconv_tensor *to = &run->kept[run->pass->result];
-  int64_t count = run->batch;
+  job.groups = uc_ceil_div(run->batch, run->tiling.samples);
+  int64_t count = job.groups;
+  if (run->tiling.panels) count *= uc_ceil_div(run->engine->block_count, run->tiling.part_blocks);
   for (int a = 0; a < UC_AXES; a++) {
     job.whole.begin[a] = to->offset[a + 2];
     job.whole.size[a] = to->shape[a + 2];
@@ -204,8 +212,8 @@ static void run_passes(uc_run *run) {
   const uc_program *program = &run->engine->program;
   for (int i = 0; i < program->pass_count; i++) {
     run->pass = &program->pass[i];
-    uc_tiling_choose(run->engine, run->pass, (const int64_t(*)[UC_RANK])run->shape, run->slot_at,
-                     &run->tiling);
+    uc_tiling_choose(run->engine, run->pass, (const int64_t(*)[UC_RANK])run->shape,
+                     !run->skip_borders, run->slot_at, &run->tiling);
     if (run->pass->reduce_op >= 0)
       run_reduce(run);
     else

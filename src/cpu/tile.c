@@ -213,7 +213,8 @@ static int64_t round_end(const uc_run *run, int64_t c, int64_t channels) {
   for (int64_t i = c / e->group_out * (e->block_count / e->lowered->conv.groups);
        i < e->block_count; i++) {
     if (e->block[i].channel < c) continue;
-    if (end > c && e->block[i].channel + e->block[i].mc - c > wanted) break;
+    int64_t next = e->block[i].channel + e->block[i].mc;
+    if (end > c && (next - c > wanted || (run->tiling.panels && next > channels))) break;
     end = e->block[i].channel + e->block[i].mc;
   }
   return end;
@@ -232,6 +233,14 @@ static int64_t round_begin(const uc_run *run, int64_t c) {
   return begin;
 }
 
+static void fill_conv(uc_tile *tile, const uc_layout *layout, float *dst) {
+  if (tile->run->tiling.panels)
+    uc_panel_take(tile, layout, tile->n - tile->first_n, tile->c0 - tile->first_channel,
+                  tile->c1 - tile->c0, dst);
+  else
+    uc_conv_tile(tile, layout, dst, tile->c0, tile->c1);
+}
+
 static void run_rounds(uc_tile *tile, int64_t c0, int64_t c1, int64_t channels, int64_t segment) {
   const uc_run *run = tile->run;
   int conv = conv_step(run->pass);
@@ -242,7 +251,7 @@ static void run_rounds(uc_tile *tile, int64_t c0, int64_t c1, int64_t channels, 
     if (conv >= 0) {
       float *dst = uc_tile_slot(tile, run->pass->step[conv].slot);
       if (all) dst += c * tile->layout[conv].channel;
-      uc_conv_tile(tile, &tile->layout[conv], dst, tile->c0, tile->c1);
+      fill_conv(tile, &tile->layout[conv], dst);
     }
     if (all) continue;
     run_steps(tile);
@@ -251,6 +260,25 @@ static void run_rounds(uc_tile *tile, int64_t c0, int64_t c1, int64_t channels, 
   if (!all) return;
   run_steps(tile);
   finish_channels(tile, 0, segment);
+}
+
+/* The blocks of the tile's part that y's channels [c0, c1) need, and then each sample's rounds. */
+static void run_part(uc_tile *tile, int64_t c0, int64_t c1, int64_t segment) {
+  const uc_run *run = tile->run;
+  const uc_engine *e = run->engine;
+  int64_t b0 = tile->part * run->tiling.part_blocks;
+  int64_t b1 = uc_min(e->block_count, b0 + run->tiling.part_blocks);
+  while (b0 < b1 && e->block[b0].channel + e->block[b0].mc <= c0) b0++;
+  while (b0 < b1 && e->block[b1 - 1].channel >= c1) b1--;
+  if (b0 == b1) return;
+  tile->first_channel = e->block[b0].channel;
+  tile->first_n = tile->n;
+  uc_panel_sums(tile, &tile->layout[conv_step(run->pass)], b0, b1);
+  int64_t end = e->block[b1 - 1].channel + e->block[b1 - 1].mc;
+  for (int64_t s = 0; s < tile->samples; s++) {
+    tile->n = tile->first_n + s;
+    run_rounds(tile, tile->first_channel, end, end, segment);
+  }
 }
 
 void uc_tile_run(uc_tile *tile, const uc_box *target, int64_t segment) {
@@ -264,11 +292,17 @@ void uc_tile_run(uc_tile *tile, const uc_box *target, int64_t segment) {
   int64_t channels = run->pass->step[run->pass->target].channels;
   if (run->pass->all_channels) {
     int64_t conv = run->pass->conv ? run->shape[0][1] : 1;
-    run_rounds(tile, 0, conv, conv, segment);
+    if (run->tiling.panels)
+      run_part(tile, 0, conv, segment);
+    else
+      run_rounds(tile, 0, conv, conv, segment);
     return;
   }
   const upconv_tensor *to = &run->kept[run->pass->result];
   int64_t c0 = run->pass->reduce_op >= 0 ? 0 : to->offset[1];
   int64_t c1 = run->pass->reduce_op >= 0 ? channels : to->offset[1] + to->shape[1];
-  run_rounds(tile, c0, c1, channels, segment);
+  if (run->tiling.panels)
+    run_part(tile, c0, c1, segment);
+  else
+    run_rounds(tile, c0, c1, channels, segment);
 }

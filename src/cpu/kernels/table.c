@@ -26,6 +26,7 @@ const uc_isa uc_name(isa) = {
     .store_row = uc_name(store_row),
     .stream_row = uc_name(stream_row),
     .stream_end = uc_name(stream_end),
+    .copy_rows = uc_name(copy_rows),
     .interleave = uc_name(interleave),
     .store_transposed = uc_name(store_transposed),
     .load_transposed = uc_name(load_transposed),
