@@ -199,7 +199,7 @@ static void rows_of_any_stride(void) {
 }
 
 /* Rows end where memory ends; what lies between the rows written keeps its bytes. */
-static void check_copy_rows(const uc_isa *isa, int64_t rows, int64_t n) {
+static void check_copy_pieces(const uc_isa *isa, int64_t rows, int64_t n) {
   int64_t dst_stride = n + 5, src_stride = n + 2;
   size_t src_bytes = (size_t)((rows - 1) * src_stride + n) * sizeof(float);
   size_t dst_bytes = (size_t)((rows - 1) * dst_stride + n) * sizeof(float);
@@ -209,18 +209,22 @@ static void check_copy_rows(const uc_isa *isa, int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; r++)
     for (int64_t i = 0; i < n; i++)
       wanted[r * dst_stride + i] = src[r * src_stride + i] = number(r * n + i);
-  isa->copy_rows(dst, dst_stride, src, src_stride, rows, n);
+  int64_t half = n / 2, zero = n - 1;
+  for (int64_t r = 0; r < rows; r++) wanted[r * dst_stride + zero] = 0;
+  uc_piece piece[] = {
+      {dst, src, half}, {dst + half, src + half, zero - half}, {dst + zero, NULL, 1}};
+  isa->copy_pieces(piece, 3, rows, dst_stride, src_stride);
   CHECK_MSG(memcmp(dst, wanted, dst_bytes) == 0, "%s, %d rows of %d", isa->name, (int)rows, (int)n);
   edge_free(src, src_bytes);
   edge_free(dst, dst_bytes);
   free(wanted);
 }
 
-static void copying_rows(void) {
+static void copying_pieces(void) {
   const uc_isa *isa;
   for (int k = 0; (isa = uc_isa_available(k)); k++)
     for (int64_t rows = 1; rows < 4; rows++)
-      for (size_t l = 0; l < CHECK_COUNT(lengths); l++) check_copy_rows(isa, rows, lengths[l]);
+      for (size_t l = 0; l < CHECK_COUNT(lengths); l++) check_copy_pieces(isa, rows, lengths[l]);
 }
 
 /* ---- interleave ---- */
@@ -329,7 +333,7 @@ int main(int argc, char **argv) {
       {"every_float_to_f16_and_bf16", every_float_to_f16_and_bf16},
       {"rows_past_the_caches", rows_past_the_caches},
       {"rows_of_any_stride", rows_of_any_stride},
-      {"copying_rows", copying_rows},
+      {"copying_pieces", copying_pieces},
       {"interleaving", interleaving},
       {"transposing", transposing},
   };

@@ -97,7 +97,7 @@ typedef struct uc_tiling {
   int64_t sums_residue, sums_channel; /* pitches */
   int64_t segments; /* reductions: parts of the reduced extents, each with sums of its own */
   int64_t scratch;  /* floats per thread */
-  int64_t x_at, taps_at, sums_at, panel_at, row_at, rows_at, channels_at,
+  int64_t x_at, taps_at, sums_at, panel_at, pieces_at, row_at, rows_at, channels_at,
       steps_at; /* offsets in the scratch, in floats */
 } uc_tiling;
 

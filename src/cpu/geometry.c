@@ -20,6 +20,7 @@ enum {
   FIRST_WIDTH = 512,    /* positions along W that are never worth splitting further */
   SUMS = 128 * 1024,    /* floats of sums that a tile of panels should stay within */
   PANEL = 48 * 1024,    /* floats of a panel, about */
+  PANEL_TAPS = 32,      /* and at most so many taps */
   PART = 128,           /* output channels that make gathering cheap */
   LEAST_PART = 64,      /* and those for which it is cheap enough, where tasks are few */
   DEEP = 64             /* products of an output from which on its sums may leave the registers */
@@ -107,10 +108,13 @@ static int64_t measure_panels(const uc_engine *e, uc_tiling *t, int64_t at) {
   int64_t residues = e->table[0].stride * e->table[1].stride * e->table[2].stride;
   t->sums_residue = padded(t->samples * t->positions);
   t->sums_channel = residues * t->sums_residue;
-  t->panel_taps = uc_min(e->max_taps, uc_max(1, PANEL / (e->chunk * UC_PANEL)));
+  t->panel_taps = uc_min(uc_min(e->max_taps, PANEL_TAPS), uc_max(1, PANEL / (e->chunk * UC_PANEL)));
   t->sums_at = at;
   t->panel_at = t->sums_at + t->part_blocks * UC_MAX_MC * t->sums_channel;
-  t->row_at = t->panel_at + t->panel_taps * e->chunk * UC_PANEL + UC_PAD;
+  t->pieces_at = t->panel_at + t->panel_taps * e->chunk * UC_PANEL + UC_PAD;
+  /* a row of a tap is one piece, with zeros at both ends, and zeros end the panel */
+  int64_t most = t->panel_taps * (3 * UC_PANEL + 1);
+  t->row_at = t->pieces_at + padded(most * (int64_t)(sizeof(uc_piece) / sizeof(float)));
   return t->row_at + e->chunk * (UC_PANEL + UC_PAD) + UC_PAD - at;
 }
 

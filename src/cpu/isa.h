@@ -56,6 +56,13 @@ typedef struct uc_conv_block {
   int64_t n;
 } uc_conv_block;
 
+/* Part of a row to copy; src NULL: zeros. */
+typedef struct uc_piece {
+  float *dst;
+  const float *src;
+  int64_t n;
+} uc_piece;
+
 typedef struct uc_isa {
   const char *name; /* "avx512", "avx2", "base" */
   int width;        /* floats per vector */
@@ -90,9 +97,10 @@ typedef struct uc_isa {
      without being read first. stream_end must follow before another thread may read. */
   void (*stream_row)(float *dst, const float *src, int64_t n);
   void (*stream_end)(void);
-  /* dst[r * dst_stride + i] = src[r * src_stride + i], r < rows, i < n: exactly those are read and written. */
-  void (*copy_rows)(float *dst, int64_t dst_stride, const float *src, int64_t src_stride,
-                    int64_t rows, int64_t n);
+  /* For each piece: dst[r * dst_stride + i] = src[r * src_stride + i], r < rows, i < n, or 0: exactly those are read and
+     written. Rows are outside: the pieces of one often lie on the same page. */
+  void (*copy_pieces)(const uc_piece *piece, int64_t count, int64_t rows, int64_t dst_stride,
+                      int64_t src_stride);
   /* dst[j * rows + r] = src[r][j] for the `total` elements j * rows + r < total; dst padded. rows >= 2. */
   void (*interleave)(float *dst, const float *const *src, int64_t rows, int64_t total);
   /* Transposes between [channels][n] (row stride src_stride) and [n][channels] in memory of dtype:

@@ -37,32 +37,42 @@ static piece find_piece(const work *k, int64_t position, int64_t end) {
 
 /* ---- gathering ---- */
 
-static void clear(float *dst, int64_t rows, int64_t n) {
-  for (int64_t e = 0; n > 0 && e < rows; e++)
-    memset(dst + e * UC_PANEL, 0, (size_t)n * sizeof *dst);
+/* What a panel is made of, until it is copied at once. */
+typedef struct pieces {
+  uc_piece *piece;
+  int64_t count;
+} pieces;
+
+static void add_piece(pieces *all, float *dst, const float *src, int64_t n) {
+  if (n > 0) all->piece[all->count++] = (uc_piece){dst, src, n};
 }
 
-/* From memory of any type and order: by way of a tile of one row. */
+static int64_t first_channel(const work *k) {
+  const uc_engine *e = k->tile->run->engine;
+  return e->block[k->b0].group * e->group_in + k->e0;
+}
+
+/* From memory of any type and order, at once: by way of a tile of one row. */
 static void gather_converted(const work *k, const piece *p, const int64_t in[UC_AXES], float *dst) {
   const uc_run *run = k->tile->run;
-  const uc_isa *isa = run->engine->isa;
   float *row = k->tile->scratch + run->tiling.row_at;
   uc_layout layout;
   uc_box box = {.begin = {in[0], in[1], in[2]}, .size = {1, 1, p->count}};
   uc_layout_init(&layout, &box, (const int64_t[]){1, 1, 1}, UC_PANEL);
-  int64_t first = run->engine->block[k->b0].group * run->engine->group_in + k->e0;
-  uc_layout_load(isa, &layout, row, &run->call->x, p->n, first, k->e1 - k->e0);
-  isa->copy_rows(dst, UC_PANEL, row, layout.channel, k->e1 - k->e0, p->count);
+  int64_t channels = k->e1 - k->e0;
+  uc_layout_load(run->engine->isa, &layout, row, &run->call->x, p->n, first_channel(k), channels);
+  run->engine->isa->copy_pieces(&(uc_piece){dst, row, p->count}, 1, channels, UC_PANEL,
+                                layout.channel);
 }
 
 static bool inside(const upconv_tensor *x, int a, int64_t i) {
   return i >= x->offset[a + 2] && i < x->offset[a + 2] + x->shape[a + 2];
 }
 
-static void gather_piece(const work *k, const piece *p, const int64_t in[UC_AXES], float *dst) {
-  const uc_run *run = k->tile->run;
-  const upconv_tensor *x = &run->call->x;
-  int64_t channels = k->e1 - k->e0, begin = x->offset[4], end = begin + x->shape[4];
+static void gather_piece(const work *k, const piece *p, const int64_t in[UC_AXES], float *dst,
+                         pieces *all) {
+  const upconv_tensor *x = &k->tile->run->call->x;
+  int64_t begin = x->offset[4], end = begin + x->shape[4];
   int64_t j0 = uc_min(p->count, uc_max(0, begin - in[2]));
   int64_t j1 = uc_max(j0, uc_min(p->count, end - in[2]));
   if (!inside(x, 0, in[0]) || !inside(x, 1, in[1])) j1 = j0 = 0;
@@ -70,30 +80,30 @@ static void gather_piece(const work *k, const piece *p, const int64_t in[UC_AXES
     gather_converted(k, p, in, dst);
     return;
   }
-  clear(dst, channels, j0);
-  clear(dst + j1, channels, p->count - j1);
-  if (j0 == j1) return;
-  int64_t first = run->engine->block[k->b0].group * run->engine->group_in + k->e0;
-  int64_t at = (p->n - x->offset[0]) * x->stride[0] + (first - x->offset[1]) * x->stride[1] +
-               (in[0] - x->offset[2]) * x->stride[2] + (in[1] - x->offset[3]) * x->stride[3] +
-               in[2] + j0 - begin;
-  run->engine->isa->copy_rows(dst + j0, UC_PANEL, (const float *)x->data + at, x->stride[1],
-                              channels, j1 - j0);
+  add_piece(all, dst, NULL, j0);
+  if (j1 > j0) {
+    int64_t at = (p->n - x->offset[0]) * x->stride[0] +
+                 (first_channel(k) - x->offset[1]) * x->stride[1] +
+                 (in[0] - x->offset[2]) * x->stride[2] + (in[1] - x->offset[3]) * x->stride[3] +
+                 in[2] + j0 - begin;
+    add_piece(all, dst + j0, (const float *)x->data + at, j1 - j0);
+  }
+  add_piece(all, dst + j1, NULL, p->count - j1);
 }
 
 /* The rows of one tap for positions [begin, end). */
 static void gather_tap(const work *k, const int64_t tap[UC_AXES], int64_t begin, int64_t end,
-                       float *dst) {
+                       float *dst, pieces *all) {
   for (int64_t i = begin; i < end;) {
     piece p = find_piece(k, i, end);
     int64_t j[UC_AXES] = {p.d, p.h, p.w}, in[UC_AXES];
     for (int a = 0; a < UC_AXES; a++)
       in[a] = k->r[a].input + j[a] - tap[a] * k->r[a].phase->shift_step;
-    gather_piece(k, &p, in, dst + (i - begin));
+    gather_piece(k, &p, in, dst + (i - begin), all);
     i += p.count;
   }
   int64_t n = end - begin;
-  clear(dst + n, k->e1 - k->e0, uc_ceil_div(n, UC_PAD) * UC_PAD - n);
+  add_piece(all, dst + n, NULL, uc_ceil_div(n, UC_PAD) * UC_PAD - n);
 }
 
 /* ---- one panel ---- */
@@ -144,6 +154,7 @@ static void run_panel(const work *k, int64_t begin, int64_t end) {
   uc_range live[UC_AXES];
   find_live(k, begin, end, live);
   int64_t count = length(live[0]) * length(live[1]) * length(live[2]), held = 0;
+  pieces all = {(uc_piece *)(void *)(k->tile->scratch + run->tiling.pieces_at), 0};
   if (count == 0) run_blocks(k, begin, end, 0, k->e0 == 0, last_chunk);
   for (int64_t i = 0; i < count; i++) {
     int64_t tap[UC_AXES] = {
@@ -151,11 +162,13 @@ static void run_panel(const work *k, int64_t begin, int64_t end) {
         live[1].begin + i / length(live[2]) % length(live[1]),
         live[2].begin + i % length(live[2]),
     };
-    gather_tap(k, tap, begin, end, k->tile->scratch + run->tiling.panel_at + held * size);
+    gather_tap(k, tap, begin, end, k->tile->scratch + run->tiling.panel_at + held * size, &all);
     int64_t t = (tap[0] * k->r[1].phase->count + tap[1]) * k->r[2].phase->count + tap[2];
     offset[held] = held * size;
     offset[e->max_taps + held++] = t * channels;
     if (held < run->tiling.panel_taps && i + 1 < count) continue;
+    e->isa->copy_pieces(all.piece, all.count, channels, UC_PANEL, run->call->x.stride[1]);
+    all.count = 0;
     run_blocks(k, begin, end, held, k->e0 == 0 && i + 1 == held, last_chunk && i + 1 == count);
     held = 0;
   }
@@ -218,8 +231,9 @@ void uc_panel_take(const uc_tile *tile, const uc_layout *conv, int64_t sample, i
         int64_t residue = (rd * conv->split[1] + rh) * conv->split[2] + w;
         int64_t row = d / conv->split[0] * uc_layout_positions(conv, 1, rh) + h / conv->split[1];
         int64_t width = uc_layout_positions(conv, 2, w);
-        isa->copy_rows(dst + uc_layout_row(conv, d, h, w), conv->channel,
-                       sums + residue * t->sums_residue + (row * tile->samples + sample) * width,
-                       t->sums_channel, channels, width);
+        const float *from =
+            sums + residue * t->sums_residue + (row * tile->samples + sample) * width;
+        isa->copy_pieces(&(uc_piece){dst + uc_layout_row(conv, d, h, w), from, width}, 1, channels,
+                         conv->channel, t->sums_channel);
       }
 }

@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pieces of rows from one pitch to another. */
+/* Pieces of rows from here and there into rows. */
 #include "table.h"
 
-void uc_name(copy_rows)(float *dst, int64_t dst_stride, const float *src, int64_t src_stride,
-                        int64_t rows, int64_t n) {
-  int64_t whole = n / VL * VL, rest = n - whole;
-  for (int64_t r = 0; r < rows; r++) {
-    for (int64_t i = 0; i < whole; i += VL) vf_store(dst + i, vf_load(src + i));
-    if (rest) vf_store_n(dst + whole, vf_load_n(src + whole, rest), rest);
-    dst += dst_stride;
-    src += src_stride;
-  }
+UC_INLINE void copy(float *dst, const float *src, int64_t n) {
+  for (; n >= VL; n -= VL, src += VL, dst += VL) vf_store(dst, vf_load(src));
+  if (n > 0) vf_store_n(dst, vf_load_n(src, n), n);
+}
+
+UC_INLINE void clear(float *dst, int64_t n) {
+  for (; n >= VL; n -= VL, dst += VL) vf_store(dst, vf_set(0.0F));
+  if (n > 0) vf_store_n(dst, vf_set(0.0F), n);
+}
+
+void uc_name(copy_pieces)(const uc_piece *piece, int64_t count, int64_t rows, int64_t dst_stride,
+                          int64_t src_stride) {
+  for (int64_t r = 0; r < rows; r++)
+    for (const uc_piece *p = piece; p < piece + count; p++)
+      if (p->src)
+        copy(p->dst + r * dst_stride, p->src + r * src_stride, p->n);
+      else
+        clear(p->dst + r * dst_stride, p->n);
 }

@@ -26,8 +26,8 @@ void uc_name(store_row)(void *dst, upconv_dtype dtype, int64_t stride, const flo
 void uc_name(stream_row)(float *dst, const float *src, int64_t n);
 void uc_name(stream_end)(void);
 
-void uc_name(copy_rows)(float *dst, int64_t dst_stride, const float *src, int64_t src_stride,
-                        int64_t rows, int64_t n);
+void uc_name(copy_pieces)(const uc_piece *piece, int64_t count, int64_t rows, int64_t dst_stride,
+                          int64_t src_stride);
 void uc_name(interleave)(float *dst, const float *const *src, int64_t rows, int64_t total);
 void uc_name(store_transposed)(void *dst, upconv_dtype dtype, int64_t dst_stride, const float *src,
                                int64_t src_stride, int64_t channels, int64_t n);
