@@ -177,9 +177,10 @@ int64_t uc_input_count(const uc_axis *axis, int64_t size);
 void uc_conv_tile(uc_tile *tile, const uc_layout *layout, float *dst, int64_t c0, int64_t c1);
 /* Sums of blocks [b0, b1) for the tile's samples, whole. */
 void uc_panel_sums(const uc_tile *tile, const uc_layout *layout, int64_t b0, int64_t b1);
-/* The sums of one of the tile's samples into a tile buffer; first: channels after those of block b0. */
-void uc_panel_take(const uc_tile *tile, const uc_layout *layout, int64_t sample, int64_t first,
-                   int64_t channels, float *dst);
+/* How they lie, where a channel of sample n begins, and a copy of the channels under way in a tile buffer. */
+uc_layout uc_panel_layout(const uc_tile *tile, const uc_layout *layout);
+const float *uc_panel_at(const uc_tile *tile, const uc_layout *layout, int64_t n, int64_t channel);
+void uc_panel_take(const uc_tile *tile, const uc_layout *layout, float *dst);
 /* One operator step on the channels under way. */
 void uc_op_tile(uc_tile *tile, int step);
 

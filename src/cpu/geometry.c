@@ -107,8 +107,11 @@ static int64_t measure_panels(const uc_engine *e, uc_tiling *t, int64_t at) {
   if (!t->panels) return 0;
   int64_t residues = e->table[0].stride * e->table[1].stride * e->table[2].stride;
   t->sums_residue = padded(t->samples * t->positions);
-  t->sums_channel = residues * t->sums_residue;
-  t->panel_taps = uc_min(uc_min(e->max_taps, PANEL_TAPS), uc_max(1, PANEL / (e->chunk * UC_PANEL)));
+  /* not a power of two, which would drive the channels of a block out of the first-level cache */
+  t->sums_channel = residues * t->sums_residue + UC_PAD;
+  int64_t panels = uc_ceil_div(t->samples * t->positions, UC_PANEL);
+  t->panel_taps =
+      uc_min(uc_min(e->max_taps * panels, PANEL_TAPS), uc_max(1, PANEL / (e->chunk * UC_PANEL)));
   t->sums_at = at;
   t->panel_at = t->sums_at + t->part_blocks * UC_MAX_MC * t->sums_channel;
   t->pieces_at = t->panel_at + t->panel_taps * e->chunk * UC_PANEL + UC_PAD;
@@ -207,7 +210,7 @@ static bool panels_fit(chooser *c, int64_t least_part) {
   uc_tiling *t = c->t;
   int64_t parts = uc_ceil_div(c->e->block_count * UC_MAX_MC, least_part);
   if (c->pass->all_channels) parts = 1;
-  return fits(c) && t->part_blocks * UC_MAX_MC * t->sums_channel <= SUMS &&
+  return fits(c) && t->part_blocks * UC_MAX_MC * (t->sums_channel - UC_PAD) <= SUMS &&
          tile_count(t) * uc_ceil_div(c->batch, t->samples) * parts >= c->tasks;
 }
 

@@ -18,6 +18,9 @@ typedef struct work {
   int64_t b0, b1, e0, e1;
   uc_residue r[UC_AXES];
   float *sums; /* of the first block */
+  bool
+      keep; /* the residue's panels lie apart, all its taps in them, so that another may read them */
+  bool kept; /* they do already: a residue before gathered them */
 } work;
 
 /* A part of a row: positions [w, w + count) of row (d, h) of a sample. */
@@ -145,7 +148,11 @@ static void run_blocks(const work *k, int64_t begin, int64_t end, int64_t taps, 
   }
 }
 
-static void run_panel(const work *k, int64_t begin, int64_t end) {
+static int64_t phase_taps(const work *k) {
+  return k->r[0].phase->count * k->r[1].phase->count * k->r[2].phase->count;
+}
+
+static void run_panel(const work *k, int64_t panel, int64_t begin, int64_t end) {
   const uc_run *run = k->tile->run;
   const uc_engine *e = run->engine;
   int64_t *offset = (int64_t *)(void *)(k->tile->scratch + run->tiling.taps_at);
@@ -154,6 +161,7 @@ static void run_panel(const work *k, int64_t begin, int64_t end) {
   uc_range live[UC_AXES];
   find_live(k, begin, end, live);
   int64_t count = length(live[0]) * length(live[1]) * length(live[2]), held = 0;
+  int64_t slot = k->keep ? panel * phase_taps(k) : 0;
   pieces all = {(uc_piece *)(void *)(k->tile->scratch + run->tiling.pieces_at), 0};
   if (count == 0) run_blocks(k, begin, end, 0, k->e0 == 0, last_chunk);
   for (int64_t i = 0; i < count; i++) {
@@ -162,9 +170,10 @@ static void run_panel(const work *k, int64_t begin, int64_t end) {
         live[1].begin + i / length(live[2]) % length(live[1]),
         live[2].begin + i % length(live[2]),
     };
-    gather_tap(k, tap, begin, end, k->tile->scratch + run->tiling.panel_at + held * size, &all);
+    float *dst = k->tile->scratch + run->tiling.panel_at + (slot + held) * size;
+    if (!k->kept) gather_tap(k, tap, begin, end, dst, &all);
     int64_t t = (tap[0] * k->r[1].phase->count + tap[1]) * k->r[2].phase->count + tap[2];
-    offset[held] = held * size;
+    offset[held] = (slot + held) * size;
     offset[e->max_taps + held++] = t * channels;
     if (held < run->tiling.panel_taps && i + 1 < count) continue;
     e->isa->copy_pieces(all.piece, all.count, channels, UC_PANEL, run->call->x.stride[1]);
@@ -174,29 +183,48 @@ static void run_panel(const work *k, int64_t begin, int64_t end) {
   }
 }
 
+/* Whether every position has the same inputs, tap by tap: as in all phases of a kernel that is no larger than the stride. */
+static bool same_inputs(const uc_residue a[UC_AXES], const uc_residue b[UC_AXES]) {
+  for (int i = 0; i < UC_AXES; i++)
+    if (a[i].input != b[i].input || a[i].phase->count != b[i].phase->count) return false;
+  return true;
+}
+
 /* Panels of nearly equal numbers of vectors. */
-static void run_residue(const work *k) {
+static void run_residue(work *k, const uc_residue before[UC_AXES]) {
   int64_t count = k->tile->samples;
   for (int a = 0; a < UC_AXES; a++) count *= k->r[a].positions;
   int64_t vectors = uc_ceil_div(count, UC_PAD), panels = uc_ceil_div(count, UC_PANEL);
+  k->kept = k->keep && same_inputs(before, k->r);
+  k->keep = panels * phase_taps(k) <= k->tile->run->tiling.panel_taps;
   for (int64_t i = 0; i < panels; i++)
-    run_panel(k, i * vectors / panels * UC_PAD, uc_min(count, (i + 1) * vectors / panels * UC_PAD));
+    run_panel(k, i, i * vectors / panels * UC_PAD,
+              uc_min(count, (i + 1) * vectors / panels * UC_PAD));
 }
 
 /* ---- all of it ---- */
 
+/* All residues have as many positions as the longest: what is beyond the box is junk. */
+static uc_residue whole_residue(const work *k, const uc_layout *conv, int a, int64_t r) {
+  uc_residue found = uc_residue_find(k->tile->run->engine, conv, a, r);
+  found.positions = conv->count[a];
+  return found;
+}
+
 static void run_chunk(work *k, const uc_layout *conv) {
-  const uc_engine *e = k->tile->run->engine;
+  uc_residue before[UC_AXES];
   float *sums = k->sums;
+  k->keep = false;
   for (int64_t d = 0; d < conv->split[0] && d < conv->box.size[0]; d++) {
-    k->r[0] = uc_residue_find(e, conv, 0, d);
+    k->r[0] = whole_residue(k, conv, 0, d);
     for (int64_t h = 0; h < conv->split[1] && h < conv->box.size[1]; h++) {
-      k->r[1] = uc_residue_find(e, conv, 1, h);
+      k->r[1] = whole_residue(k, conv, 1, h);
       for (int64_t w = 0; w < conv->split[2] && w < conv->box.size[2]; w++) {
-        k->r[2] = uc_residue_find(e, conv, 2, w);
+        k->r[2] = whole_residue(k, conv, 2, w);
         int64_t residue = (d * conv->split[1] + h) * conv->split[2] + w;
         k->sums = sums + residue * k->tile->run->tiling.sums_residue;
-        run_residue(k);
+        run_residue(k, before);
+        memcpy(before, k->r, sizeof before);
       }
     }
   }
@@ -219,21 +247,31 @@ void uc_panel_sums(const uc_tile *tile, const uc_layout *conv, int64_t b0, int64
   }
 }
 
-void uc_panel_take(const uc_tile *tile, const uc_layout *conv, int64_t sample, int64_t first,
-                   int64_t channels, float *dst) {
-  const uc_isa *isa = tile->run->engine->isa;
+uc_layout uc_panel_layout(const uc_tile *tile, const uc_layout *conv) {
   const uc_tiling *t = &tile->run->tiling;
-  const float *sums = tile->scratch + t->sums_at + first * t->sums_channel;
+  uc_layout sums = *conv;
+  sums.row = tile->samples * conv->count[2];
+  sums.plane = conv->count[1] * sums.row;
+  sums.volume = t->sums_residue;
+  sums.channel = t->sums_channel;
+  return sums;
+}
+
+const float *uc_panel_at(const uc_tile *tile, const uc_layout *conv, int64_t n, int64_t channel) {
+  const uc_tiling *t = &tile->run->tiling;
+  return tile->scratch + t->sums_at + (channel - tile->first_channel) * t->sums_channel +
+         (n - tile->first_n) * conv->count[2];
+}
+
+void uc_panel_take(const uc_tile *tile, const uc_layout *conv, float *dst) {
+  const uc_isa *isa = tile->run->engine->isa;
+  uc_layout sums = uc_panel_layout(tile, conv);
+  const float *src = uc_panel_at(tile, conv, tile->n, tile->c0);
   for (int64_t d = 0; d < conv->box.size[0]; d++)
     for (int64_t h = 0; h < conv->box.size[1]; h++)
       for (int64_t w = 0; w < conv->split[2] && w < conv->box.size[2]; w++) {
-        int64_t rd = d % conv->split[0], rh = h % conv->split[1];
-        int64_t residue = (rd * conv->split[1] + rh) * conv->split[2] + w;
-        int64_t row = d / conv->split[0] * uc_layout_positions(conv, 1, rh) + h / conv->split[1];
-        int64_t width = uc_layout_positions(conv, 2, w);
-        const float *from =
-            sums + residue * t->sums_residue + (row * tile->samples + sample) * width;
-        isa->copy_pieces(&(uc_piece){dst + uc_layout_row(conv, d, h, w), from, width}, 1, channels,
-                         conv->channel, t->sums_channel);
+        uc_piece row = {dst + uc_layout_row(conv, d, h, w), src + uc_layout_row(&sums, d, h, w),
+                        uc_layout_positions(conv, 2, w)};
+        isa->copy_pieces(&row, 1, tile->c1 - tile->c0, conv->channel, sums.channel);
       }
 }

@@ -136,6 +136,11 @@ static int conv_step(const uc_pass *pass) {
 
 /* ---- sinks: what becomes of the target ---- */
 
+/* Sums of panels that nothing follows are stored from where they are. */
+static bool sums_are_target(const uc_run *run) {
+  return run->tiling.panels && run->pass->step[run->pass->target].kind == UC_STEP_CONV;
+}
+
 static void store_target(uc_tile *tile, int64_t first) {
   const uc_run *run = tile->run;
   const uc_step *target = &run->pass->step[run->pass->target];
@@ -145,10 +150,14 @@ static void store_target(uc_tile *tile, int64_t first) {
   int64_t c0 = uc_max(first, to->offset[1]),
           c1 = uc_min(first + channels, to->offset[1] + to->shape[1]);
   if (c0 >= c1) return;
-  const uc_layout *layout = &tile->layout[run->pass->target];
-  uc_layout_store(run->engine->isa, layout,
-                  uc_tile_slot(tile, target->slot) + (c0 - first) * layout->channel, to, tile->n,
-                  c0, c1 - c0, run->stream, tile->scratch + run->tiling.rows_at);
+  uc_layout layout = tile->layout[run->pass->target];
+  const float *src = uc_tile_slot(tile, target->slot) + (c0 - first) * layout.channel;
+  if (sums_are_target(run)) {
+    src = uc_panel_at(tile, &layout, tile->n, c0);
+    layout = uc_panel_layout(tile, &layout);
+  }
+  uc_layout_store(run->engine->isa, &layout, src, to, tile->n, c0, c1 - c0,
+                  run->stream, tile->scratch + run->tiling.rows_at);
 }
 
 /* Row (d, h) of the target, local, into the sums of its segment. */
@@ -235,8 +244,7 @@ static int64_t round_begin(const uc_run *run, int64_t c) {
 
 static void fill_conv(uc_tile *tile, const uc_layout *layout, float *dst) {
   if (tile->run->tiling.panels)
-    uc_panel_take(tile, layout, tile->n - tile->first_n, tile->c0 - tile->first_channel,
-                  tile->c1 - tile->c0, dst);
+    uc_panel_take(tile, layout, dst);
   else
     uc_conv_tile(tile, layout, dst, tile->c0, tile->c1);
 }
@@ -248,7 +256,7 @@ static void run_rounds(uc_tile *tile, int64_t c0, int64_t c1, int64_t channels, 
   for (int64_t c = all ? 0 : round_begin(run, c0); c < c1; c = tile->c1) {
     tile->c0 = c;
     tile->c1 = round_end(run, c, channels);
-    if (conv >= 0) {
+    if (conv >= 0 && !sums_are_target(run)) {
       float *dst = uc_tile_slot(tile, run->pass->step[conv].slot);
       if (all) dst += c * tile->layout[conv].channel;
       fill_conv(tile, &tile->layout[conv], dst);
