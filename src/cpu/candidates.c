@@ -52,7 +52,7 @@ static double panels_cost(const upconv_context *context, const uc_lowered *lower
   double products = (double)(p->in_channels / p->groups);
   for (int a = 0; a < UC_AXES; a++)
     products *= (double)p->axis[a].kernel / (double)p->axis[a].stride;
-  return tiled_cost(context, lowered) * (0.75 + 4 / channels + 8 / products);
+  return tiled_cost(context, lowered) * (0.6 + 4 / channels + 16 / products);
 }
 
 static double direct_cost(const upconv_context *context, const uc_lowered *lowered) {

@@ -40,7 +40,10 @@ typedef struct uc_axis_table {
 
 enum {
   UC_CHUNK = 128, /* input channels whose tile is held at once */
-  UC_PANEL = 48   /* positions of a panel: what every instruction set's registers divide */
+  UC_FLAT_CHUNK =
+      16, /* where one block is all of a group's output channels: inputs that a tap has read are still in the
+                         first-level cache when the next one reads them */
+  UC_PANEL = 48 /* positions of a panel: what every instruction set's registers divide */
 };
 
 typedef struct uc_engine {

@@ -71,7 +71,8 @@ upconv_status uc_engine_plan_weights(uc_engine *e) {
   e->group_in = p->in_channels / p->groups;
   e->group_out = p->out_channels / p->groups;
   /* chunks of nearly equal size: a short last one would pay for its tile without using it */
-  int64_t chunks = uc_max(1, uc_ceil_div(e->group_in, UC_CHUNK));
+  int64_t most = e->group_out <= UC_MAX_MC ? UC_FLAT_CHUNK : UC_CHUNK;
+  int64_t chunks = uc_max(1, uc_ceil_div(e->group_in, most));
   e->chunk = uc_max(1, uc_ceil_div(e->group_in, chunks));
   upconv_status status = UPCONV_OK;
   e->max_taps = 1;
