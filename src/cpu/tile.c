@@ -156,8 +156,8 @@ static void store_target(uc_tile *tile, int64_t first) {
     src = uc_panel_at(tile, &layout, tile->n, c0);
     layout = uc_panel_layout(tile, &layout);
   }
-  uc_layout_store(run->engine->isa, &layout, src, to, tile->n, c0, c1 - c0,
-                  run->stream, tile->scratch + run->tiling.rows_at);
+  uc_layout_store(run->engine->isa, &layout, src, to, tile->n, c0, c1 - c0, run->stream,
+                  tile->scratch + run->tiling.rows_at);
 }
 
 /* Row (d, h) of the target, local, into the sums of its segment. */
