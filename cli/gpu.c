@@ -80,8 +80,7 @@ static upconv_status load(gpu_meter *g) {
   size_t size;
   upconv_status status =
       uc_cuda_cache_get(kernels, g->context->target->arch, NULL, 0, &image, &size, NULL);
-  if (!status)
-    status = check(g, g->driver->cuModuleLoadData(&g->module, image), "loading a compiled kernel");
+  if (!status) status = uc_cuda_load_module(g->context->device, image, &g->module);
   free(image);
   return status ? status : find(g, "evict", &g->evict);
 }

@@ -103,9 +103,7 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
     define(text, "WARPS_M", k->warps_m);
     define(text, "ROUNDS", k->rounds);
     define(text, "CI_STEPS", e->ci_steps);
-    uc_text_add(text, "#define WORD_TYPE %s\n", uc_cuda_type_name(e->word));
     uc_text_add(text, "#define WORD_IS_%s 1\n", uc_cuda_type_name(e->word));
-    define(text, "CHANNELS_PER_WORD", e->word == UPCONV_F32 ? 1 : 2);
     define(text, "STEP_WORDS", e->step_words);
     define(text, "WINDOW", k->window);
     define(text, "VECTOR", k->vector);

@@ -111,6 +111,10 @@ static bool find_boxes(const uc_lowered *lowered, const uc_pass *pass, const int
 
 /* ---- cells and taps ---- */
 
+int64_t uc_cuda_common_divisor(int64_t a, int64_t b) {
+  return b == 0 ? a : uc_cuda_common_divisor(b, a % b);
+}
+
 int64_t uc_cuda_input_size(const uc_cuda_kernel *k, int axis, int64_t cells) {
   return (cells - 1) * k->step[axis] + k->span[axis] + 1;
 }
@@ -343,8 +347,6 @@ static upconv_status try_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_
   return UPCONV_OK;
 }
 
-static int64_t divisor(int64_t a, int64_t b) { return b == 0 ? a : divisor(b, a % b); }
-
 /* The value to keep so that the pass needs less shared memory: the operand of its last pooling or channel operator. */
 static int value_to_keep(const uc_lowered *lowered, const uc_pass *pass) {
   for (int i = pass->step_count - 1; i >= 0; i--) {
@@ -390,7 +392,7 @@ static upconv_status shape_tiled(const uc_cuda_engine *e, const int64_t (*shape)
   int c = conv_step(k->pass);
   for (int a = 0; a < UC_AXES; a++) {
     int64_t s = e->lowered->conv.axis[a].stride;
-    unit[a] = c >= 0 ? s / divisor(s, k->box[c].mult[a]) : 1;
+    unit[a] = c >= 0 ? s / uc_cuda_common_divisor(s, k->box[c].mult[a]) : 1;
     k->tile[a] = unit[a];
   }
   bool fits;

@@ -35,6 +35,8 @@ enum {
 
 /* Extent of the input that `cells` cells along an axis read. */
 int64_t uc_cuda_input_size(const uc_cuda_kernel *kernel, int axis, int64_t cells);
+/* The greatest common divisor. */
+int64_t uc_cuda_common_divisor(int64_t a, int64_t b);
 /* Cells of a box, each extent rounded up to a power of two. */
 int64_t uc_cuda_cell_count(const int64_t extent[UC_AXES]);
 

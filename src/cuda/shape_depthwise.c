@@ -21,8 +21,6 @@ enum {
   CHANNELS_FLOATS = 12 * 1024
 };
 
-static int64_t divisor(int64_t a, int64_t b) { return b == 0 ? a : divisor(b, a % b); }
-
 /* Else a value that is kept in memory: float32, channels-first. */
 static bool stores_y(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   return k->pass->result == e->program.value_count - 1;
@@ -57,7 +55,7 @@ static int64_t run_of_stores(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
 /* A cell of a pass without pool: along W as much as one store takes, then along H and D while sums fit. */
 static void choose_cell(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t extent[UC_AXES]) {
   int64_t run = run_of_stores(e, k);
-  int64_t by = run / divisor(run, k->residues[2]);
+  int64_t by = run / uc_cuda_common_divisor(run, k->residues[2]);
   while (by > 1 && (!may_widen(e, k, by, MAX_SUMS) || by / 2 >= extent[2])) by /= 2;
   widen(k, 2, by, extent);
   for (int a = UC_AXES - 2; a >= 0; a--)
@@ -74,12 +72,11 @@ static int64_t input_channels(const uc_cuda_engine *e, int64_t bm) {
   return uc_min(e->lowered->conv.groups, (bm - 2) / e->group_out + 2);
 }
 
-/* Positions of x under so many cells; span: of one cell. */
-static int64_t positions(const uc_cuda_kernel *k, const int64_t cells[UC_AXES],
-                         const int64_t span[UC_AXES]) {
+/* Positions of x under so many cells. */
+static int64_t positions(const uc_cuda_kernel *k, const int64_t cells[UC_AXES]) {
   int64_t count = 1;
   for (int a = 0; a < UC_AXES; a++) {
-    int64_t size = (cells[a] - 1) * k->step[a] + span[a];
+    int64_t size = uc_cuda_input_size(k, a, cells[a]);
     count *= a == UC_AXES - 1 ? uc_ceil_div(size, k->x_vector) * k->x_vector : size;
   }
   return count;
@@ -90,22 +87,21 @@ static int64_t weight_floats(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
 }
 
 /* Shared memory of the tile with cells[axis] doubled; axis -1: as it is. */
-static int64_t tile_floats(const uc_cuda_engine *e, const uc_cuda_kernel *k,
-                           const int64_t span[UC_AXES], int axis) {
+static int64_t tile_floats(const uc_cuda_engine *e, const uc_cuda_kernel *k, int axis) {
   int64_t cells[UC_AXES];
   memcpy(cells, k->cells, sizeof cells);
   if (axis >= 0) cells[axis] *= 2;
-  return input_channels(e, k->bm) * positions(k, cells, span) + weight_floats(e, k);
+  return input_channels(e, k->bm) * positions(k, cells) + weight_floats(e, k);
 }
 
 /* The axis along which doubling the tile costs the least halo, W first until rows are wide; -1: it is large enough. */
 static int axis_to_grow(const uc_cuda_engine *e, const uc_cuda_kernel *k,
-                        const int64_t extent[UC_AXES], const int64_t span[UC_AXES], int64_t most) {
+                        const int64_t extent[UC_AXES], int64_t most) {
   int best = -1;
   int64_t least = 0;
   if (uc_volume(k->cells) * k->bm >= THREADS * THREAD_CELLS) return -1;
   for (int a = UC_AXES - 1; a >= 0; a--) {
-    int64_t floats = tile_floats(e, k, span, a);
+    int64_t floats = tile_floats(e, k, a);
     if (k->cells[a] >= extent[a] || floats > most) continue;
     if (a == 2 && !k->channels_fast && k->cells[2] < WIDE_TILE) return a;
     if (best < 0 || floats < least) {
@@ -117,30 +113,28 @@ static int axis_to_grow(const uc_cuda_engine *e, const uc_cuda_kernel *k,
 }
 
 /* More channels, until there are `items` cells of all channels. */
-static void add_channels(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t span[UC_AXES],
-                         int64_t items, int64_t most) {
+static void add_channels(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t items, int64_t most) {
   while (uc_volume(k->cells) * k->bm < items && k->bm < e->lowered->conv.out_channels) {
     k->bm *= 2;
-    if (tile_floats(e, k, span, -1) <= most) continue;
+    if (tile_floats(e, k, -1) <= most) continue;
     k->bm /= 2;
     return;
   }
 }
 
-static void choose_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES],
-                        const int64_t span[UC_AXES]) {
+static void choose_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES]) {
   int64_t floats = k->channels_fast ? CHANNELS_FLOATS : ROWS_FLOATS;
   int64_t most =
       uc_min(floats, e->target.shared_bytes / 16); /* of a multiprocessor's four blocks */
   bool mixed = !k->channels_fast && e->lowered->conv.x_layout == UPCONV_CHANNELS_LAST;
   for (int a = 0; a < UC_AXES; a++) k->cells[a] = 1;
   k->bm = 1;
-  add_channels(e, k, span, k->channels_fast ? CHANNELS_AT_ONCE : mixed ? MIXED_CHANNELS : 1, most);
-  for (int axis; (axis = axis_to_grow(e, k, extent, span, most)) >= 0;) k->cells[axis] *= 2;
+  add_channels(e, k, k->channels_fast ? CHANNELS_AT_ONCE : mixed ? MIXED_CHANNELS : 1, most);
+  for (int axis; (axis = axis_to_grow(e, k, extent, most)) >= 0;) k->cells[axis] *= 2;
   /* tiles of equal size; of small tensors more channels */
   for (int a = 0; a < UC_AXES; a++)
     k->cells[a] = uc_ceil_div(extent[a], uc_ceil_div(extent[a], k->cells[a]));
-  add_channels(e, k, span, THREADS, most);
+  add_channels(e, k, THREADS, most);
   k->threads = uc_min(THREADS, uc_ceil_div(uc_volume(k->cells) * k->bm, 32) * 32);
 }
 
@@ -171,16 +165,13 @@ upconv_status uc_cuda_shape_depthwise(const uc_cuda_engine *e, uc_cuda_kernel *k
   k->static_taps = k->shared_weights = true;
   k->chunk = 1;
   k->x_vector = vector_of(k);
-  for (int a = 0; a < UC_AXES; a++) k->cells[a] = 1;
   upconv_status status = uc_cuda_find_taps(p, k);
   if (status != UPCONV_OK) return status;
-  int64_t span[UC_AXES];
-  memcpy(span, k->x_size, sizeof span);
-  choose_tile(e, k, extent, span);
+  choose_tile(e, k, extent);
   for (int a = 0; a < UC_AXES; a++) {
     k->cell_step[a] = k->cells[a];
     k->tile[a] = k->cells[a] * (k->pool >= 0 ? 1 : k->residues[a]);
-    k->x_size[a] = (k->cells[a] - 1) * k->step[a] + span[a];
+    k->x_size[a] = uc_cuda_input_size(k, a, k->cells[a]);
   }
   k->x_size[2] = uc_ceil_div(k->x_size[2], k->x_vector) * k->x_vector;
   k->x_channels = input_channels(e, k->bm);
