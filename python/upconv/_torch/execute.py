@@ -196,6 +196,28 @@ _precision = getattr(torch._C, "_get_fp32_precision_getter", None)
 # ---------------------------------------------------------------- preparing
 
 
+def problem_fields(x: Tensor, weight: Tensor, bias: Tensor | None, sizes: Sizes) -> dict[str, Any]:
+    """The convolution, as plan_for and upconv.problem_text take it."""
+    stride, padding, output_padding, groups, dilation = sizes
+    name = DTYPE_NAMES[x.dtype]
+    return {
+        "batch": x.shape[0],
+        "in_size": x.shape[2:],
+        "in_channels": x.shape[1],
+        "out_channels": weight.shape[1] * groups,
+        "kernel": weight.shape[2:],
+        "groups": groups,
+        "stride": stride,
+        "dilation": dilation,
+        "padding": padding,
+        "output_padding": output_padding,
+        "bias": bias is not None,
+        "x": name,
+        "w": name,
+        "y": name,
+    }
+
+
 def _prepare(
     x: Tensor,
     weight: Tensor,
@@ -207,7 +229,6 @@ def _prepare(
     y: Layout | None,
 ) -> Call:
     nd = weight.dim() - 2
-    stride, padding, output_padding, groups, dilation = sizes
     _check_like_torch(x, weight, bias, sizes)
     _check_operands(x, params, tensors)
     casts = any(t.dtype not in DTYPES for t in (*params, *tensors))
@@ -221,25 +242,11 @@ def _prepare(
         device, threads = f"cuda:{x.get_device()}", 0
     elif x.numel() * weight[0].numel() < _SMALL:
         threads = 1
-    name = DTYPE_NAMES[x.dtype]
     try:
         kept = plan_for(
             device,
             threads,
-            batch=x.shape[0],
-            in_size=x.shape[2:],
-            in_channels=x.shape[1],
-            out_channels=weight.shape[1] * groups,
-            kernel=weight.shape[2:],
-            groups=groups,
-            stride=stride,
-            dilation=dilation,
-            padding=padding,
-            output_padding=output_padding,
-            bias=bias is not None,
-            x=name,
-            w=name,
-            y=name,
+            **problem_fields(x, weight, bias, sizes),
             math="tf32" if x.is_cuda and x.dtype == torch.float32 and allows_tf32() else "ieee",
             x_layout="ndhwc" if x_last else "ncdhw",
             y_layout="ndhwc" if y_last else "ncdhw",

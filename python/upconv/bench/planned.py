@@ -16,7 +16,6 @@ import torch
 
 import upconv
 from upconv._torch import execute
-from upconv._torch.program import DTYPE_NAMES
 
 
 class Account:
@@ -28,24 +27,8 @@ class Account:
         self.planned = 0.0  # operations of the plans, what follows included
 
     def add(self, x: torch.Tensor, weight: torch.Tensor, bias: Any, sizes: Any, text: str) -> None:
-        stride, padding, output_padding, groups, dilation = sizes
-        name = DTYPE_NAMES[x.dtype]
         problem = upconv.problem_text(
-            batch=x.shape[0],
-            in_size=x.shape[2:],
-            in_channels=x.shape[1],
-            out_channels=weight.shape[1] * groups,
-            kernel=weight.shape[2:],
-            groups=groups,
-            stride=stride,
-            dilation=dilation,
-            padding=padding,
-            output_padding=output_padding,
-            bias=bias is not None,
-            x=name,
-            w=name,
-            y=name,
-            epilogue=text,
+            **execute.problem_fields(x, weight, bias, sizes), epilogue=text
         )
         # Rewriting does not depend on the device.
         work = upconv.Plan(upconv.context("cpu"), problem).work()
