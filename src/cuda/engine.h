@@ -2,7 +2,9 @@
 /*
  * The CUDA backend: every pass of the program (program.h) becomes one generated kernel.
  *
- *   shape.c     plan time: cells, tiles, taps, threads and shared memory of a pass; shape_depthwise.c its depthwise part
+ *   shape.c     plan time: cells, tiles, taps, threads and shared memory of a pass; shape_mma.c, shape_depthwise.c what is
+ *               an inner product's own
+ *   cost.c      plan time: seconds that a candidate would take
  *   codegen.c   plan time: defines + tables + kernels/(name).cu + the pass's operators -> source text
  *   emit.c      operators as CUDA expressions and loops
  *   pack.c      source of the packing kernel, packed layout
