@@ -16,7 +16,7 @@
 #include "pack.h"
 #include "shape.h"
 
-typedef enum inner_product { FFMA, MMA, DEPTHWISE } inner_product;
+typedef enum inner_product { FFMA, MMA, GEMM, DEPTHWISE } inner_product;
 
 enum { MAX_PARAMS = 100, MAX_PHASES = 4096, MAX_KERNEL = 1 << 20 };
 
@@ -62,11 +62,26 @@ static int mma_word(const uc_lowered *lowered) {
   return p->math == UPCONV_MATH_TF32 ? (int)UPCONV_F32 : -1;
 }
 
-static const char *mma_refuses(const upconv_context *context, const uc_lowered *lowered) {
+static const char *no_tensor_cores(const upconv_context *context, const uc_lowered *lowered) {
   const char *why = refuses(context, lowered);
   if (why) return why;
   if (context->target->major < 8) return "tensor cores before sm_80 have no TF32 and bf16";
-  if (mma_word(lowered) < 0) return "full float32 products: tensor cores would round the operands";
+  return mma_word(lowered) < 0 ? "full float32 products: tensor cores would round the operands"
+                               : NULL;
+}
+
+/* Fewer channels waste most of a row of words, and of a fragment. */
+static const char *gemm_refuses(const upconv_context *context, const uc_lowered *lowered) {
+  const char *why = no_tensor_cores(context, lowered);
+  if (why) return why;
+  if (lowered->conv.in_channels / lowered->conv.groups < 8)
+    return "fewer than 8 input channels in a group";
+  return cannot_shape(context, lowered, GEMM);
+}
+
+static const char *mma_refuses(const upconv_context *context, const uc_lowered *lowered) {
+  const char *why = no_tensor_cores(context, lowered);
+  if (why) return why;
   const upconv_problem *p = &lowered->conv;
   int64_t phases = p->axis[0].stride * p->axis[1].stride * p->axis[2].stride;
   if (phases > 32) return "more than 32 phases";
@@ -126,7 +141,10 @@ static void destroy(void *state) {
 }
 
 static const char *name_of(const uc_cuda_engine *e) {
-  return e->mma ? "cuda-mma" : e->depthwise ? "cuda-depthwise" : "cuda-ffma";
+  return e->gemm        ? "cuda-gemm"
+         : e->mma       ? "cuda-mma"
+         : e->depthwise ? "cuda-depthwise"
+                        : "cuda-ffma";
 }
 
 /* Shapes every pass; *keep >= 0: the program must be built again with that value kept. */
@@ -179,7 +197,8 @@ static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_
   e->context = context;
   e->lowered = lowered;
   e->target = *context->target;
-  e->mma = inner == MMA;
+  e->mma = inner == MMA || inner == GEMM;
+  e->gemm = inner == GEMM;
   e->depthwise = inner == DEPTHWISE;
   e->word = e->mma ? (upconv_dtype)mma_word(lowered) : UPCONV_F32;
   e->group_in = lowered->conv.in_channels / lowered->conv.groups;
@@ -187,20 +206,42 @@ static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_
   e->kernel_size = uc_problem_kernel_size(&lowered->conv);
 }
 
-static const char *cannot_shape(const upconv_context *context, const uc_lowered *lowered,
-                                inner_product inner) {
+/* ---- shaping alone: what applies, what it costs ---- */
+
+static double convolution_seconds(const uc_cuda_engine *e) {
+  double seconds = 0;
+  for (int i = 0; i < e->kernel_count; i++) seconds += e->kernel[i].seconds;
+  return seconds;
+}
+
+/* *seconds: what the passes themselves expect. */
+static const char *try_shape(const upconv_context *context, const uc_lowered *lowered,
+                             inner_product inner, double *seconds) {
   uc_cuda_engine *e = calloc(1, sizeof *e);
   if (!e) return "no memory";
   describe(e, context, lowered, inner);
   upconv_status status = uc_cuda_plan_packed(e);
   if (status == UPCONV_OK) status = build_passes(e, false);
+  *seconds = convolution_seconds(e);
   destroy(e);
   if (status == UPCONV_OK) return NULL;
-  if (inner == MMA)
+  if (inner == MMA || inner == GEMM)
     return "the tail, the taps or a tile are more than the tensor-core kernel holds";
   return inner == DEPTHWISE
              ? "the tail, the taps or a tile are more than the depthwise kernel holds"
              : "one tile does not fit shared memory";
+}
+
+static const char *cannot_shape(const upconv_context *context, const uc_lowered *lowered,
+                                inner_product inner) {
+  double seconds;
+  return try_shape(context, lowered, inner, &seconds);
+}
+
+static double gemm_cost(const upconv_context *context, const uc_lowered *lowered) {
+  double seconds;
+  try_shape(context, lowered, GEMM, &seconds);
+  return seconds;
 }
 
 static upconv_status create(upconv_context *context, uc_lowered *lowered, bool no_fuse,
@@ -228,6 +269,11 @@ static upconv_status create_ffma(upconv_context *context, uc_lowered *lowered, b
 static upconv_status create_mma(upconv_context *context, uc_lowered *lowered, bool no_fuse,
                                 void **state) {
   return create(context, lowered, no_fuse, MMA, state);
+}
+
+static upconv_status create_gemm(upconv_context *context, uc_lowered *lowered, bool no_fuse,
+                                 void **state) {
+  return create(context, lowered, no_fuse, GEMM, state);
 }
 
 static upconv_status create_depthwise(upconv_context *context, uc_lowered *lowered, bool no_fuse,
@@ -280,6 +326,9 @@ const uc_candidate uc_candidate_cuda_ffma = {
 const uc_candidate uc_candidate_cuda_mma = {
     "cuda-mma",  false, true,      mma_refuses, mma_cost, create_mma, destroy,
     packed_size, pack,  workspace, execute,     explain,  source};
+const uc_candidate uc_candidate_cuda_gemm = {
+    "cuda-gemm", false, true,      gemm_refuses, gemm_cost, create_gemm, destroy,
+    packed_size, pack,  workspace, execute,      explain,   source};
 const uc_candidate uc_candidate_cuda_depthwise = {"cuda-depthwise",
                                                   false,
                                                   false,

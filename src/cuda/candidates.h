@@ -8,6 +8,8 @@
 extern const uc_candidate uc_candidate_cuda_ffma;
 /* Tensor cores (mma.sync): TF32 when the math mode allows, f16 and bf16 operands; tails that finish in registers. */
 extern const uc_candidate uc_candidate_cuda_mma;
+/* The same for many channels: x as rows of channels, weights streamed past a tile of them. */
+extern const uc_candidate uc_candidate_cuda_gemm;
 /* FP32 units; one input channel a group. */
 extern const uc_candidate uc_candidate_cuda_depthwise;
 

@@ -3,10 +3,12 @@
 #include "codegen.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "../checked.h"
 #include "../status.h"
 #include "emit.h"
+#include "shape.h"
 
 upconv_status uc_cuda_text(void (*write)(uc_text *text, const uc_cuda_engine *engine,
                                          void *argument),
@@ -97,10 +99,22 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   define(text, "SHARED_WEIGHTS", k->shared_weights);
   define(text, "X_FLOATS", k->x_floats);
   define(text, "RESIDENT_WEIGHTS", k->resident);
-  if (k->mma) {
+  define(text, "SAMPLES", k->samples);
+  define(text, "RESIDUE_BLOCKS", k->gemm ? k->residue_groups : 1);
+  if (k->mma || k->gemm) {
     define(text, "MT", k->mt);
     define(text, "NT", k->nt);
     define(text, "WARPS_M", k->warps_m);
+  }
+  if (k->gemm) {
+    define(text, "CI_STEPS", e->ci_steps);
+    define(text, "GROUPS", p->groups);
+    define(text, "Y_LAST", last && e->lowered->source.y_layout == UPCONV_CHANNELS_LAST);
+    define(text, "STAGES", k->stages);
+    define(text, "X_BUFFERS", k->x_buffers);
+    uc_text_add(text, "#define WORD_IS_%s 1\n#define ROWS_NAME %s_rows\n",
+                uc_cuda_type_name(e->word), k->name);
+  } else if (k->mma) {
     define(text, "ROUNDS", k->rounds);
     define(text, "CI_STEPS", e->ci_steps);
     uc_text_add(text, "#define WORD_IS_%s 1\n", uc_cuda_type_name(e->word));
@@ -126,8 +140,17 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
 
 /* Laid out as launch_pass in launch.c writes it. */
 static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  if (k->gemm)
+    uc_text_add(
+        text, "\n// x as rows of words: in bytes, from sample to sample, group, chunk, position.\n"
+              "struct Rows {\n"
+              "  const char *origin;\n"
+              "  i64 stride[6];\n"
+              "  int words;                      // of a position and group, whole\n"
+              "};\n");
   uc_text_add(text,
               "\nstruct Args {\n"
+              "%s"
               "  View x, y;\n"
               "  int x_step[3], y_step[3];       // their spatial strides: offsets within a tile "
               "fit 32 bits\n"
@@ -140,14 +163,20 @@ static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
               "  int y_begin[5], y_end[5];       // what to store\n"
               "  int size[%d][3];                // of every value\n"
               "};\n\n",
-              (long long)uc_max(1, k->view_count), e->program.value_count);
+              k->gemm ? "  Rows rows;\n" : "", (long long)uc_max(1, k->view_count),
+              e->program.value_count);
 }
 
 /* ---- tables of taps ---- */
 
+/* Tables of unrolled loops vanish; what a loop reads by its counter is best kept in constant memory. */
+static const char *table_space(const uc_cuda_kernel *k) {
+  return k->gemm ? "__constant__" : "__device__";
+}
+
 static void emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name,
                        int64_t (*value)(const uc_cuda_kernel *, const uc_cuda_tap *)) {
-  uc_text_add(text, "__device__ const int %s[] = {", name);
+  uc_text_add(text, "%s const int %s[] = {", table_space(k), name);
   for (int64_t t = 0; t < k->tap_count; t++)
     uc_text_add(text, "%s%lld",
                 t == 0        ? ""
@@ -157,10 +186,23 @@ static void emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name,
   uc_text_add(text, "};\n");
 }
 
+/* A tap's shift within the input tile, in a box of the given width and height. */
+static int64_t shift_in(const uc_cuda_kernel *k, const uc_cuda_tap *tap,
+                        const int64_t size[UC_AXES]) {
+  int64_t base[UC_AXES];
+  memcpy(base, k->x_base, sizeof base);
+  if (k->gemm) uc_cuda_gemm_base(k, tap->residue / k->rt, base);
+  return ((tap->delta[0] - base[0]) * size[1] + tap->delta[1] - base[1]) * size[2] + tap->delta[2] -
+         base[2];
+}
+
 static int64_t tap_offset(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
-  return ((tap->delta[0] - k->x_base[0]) * k->x_size[1] + tap->delta[1] - k->x_base[1]) *
-             k->x_size[2] +
-         tap->delta[2] - k->x_base[2];
+  return shift_in(k, tap, k->x_size);
+}
+
+/* The same in a box of the tile's cells: gemm's order of the units of a row. */
+static int64_t tap_swizzle(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
+  return shift_in(k, tap, k->cells);
 }
 
 static int64_t tap_kernel(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
@@ -174,8 +216,10 @@ static int64_t tap_residue(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
 }
 
 static void emit_begins(uc_text *text, const uc_cuda_kernel *k) {
-  uc_text_add(text, "// Taps of residue r: [tap_begin[r], tap_begin[r + 1]).\n__device__ const int "
-                    "tap_begin[] = {0");
+  uc_text_add(text,
+              "// Taps of residue r: [tap_begin[r], tap_begin[r + 1]).\n%s const int "
+              "tap_begin[] = {0",
+              table_space(k));
   int64_t t = 0;
   for (int64_t r = 0; r < k->rt * k->residue_groups; r++) {
     while (t < k->tap_count && k->tap[t].residue <= r) t++;
@@ -217,6 +261,19 @@ static void emit_rows(uc_text *text, const uc_cuda_kernel *k) {
   emit_table(text, k, "tap_window", tap_window);
 }
 
+/* Many channels: the order of units, and where the input tile of a group of residues begins. */
+static void emit_groups(uc_text *text, const uc_cuda_kernel *k) {
+  emit_table(text, k, "tap_swizzle", tap_swizzle);
+  uc_text_add(text, "%s const int first_delta[][3] = {", table_space(k));
+  for (int64_t g = 0; g < k->residue_groups; g++) {
+    int64_t base[UC_AXES];
+    uc_cuda_gemm_base(k, g, base);
+    uc_text_add(text, "%s{%lld, %lld, %lld}", g ? ", " : "", (long long)base[0], (long long)base[1],
+                (long long)base[2]);
+  }
+  uc_text_add(text, "};\n");
+}
+
 static int by_offset(const void *a, const void *b) {
   const uc_cuda_tap *x = a, *y = b;
   for (int i = 0; i < UC_AXES; i++)
@@ -237,6 +294,7 @@ static void emit_taps(uc_text *text, const uc_cuda_kernel *k) {
   else
     emit_begins(text, k);
   if (k->mma) emit_rows(text, k);
+  if (k->gemm) emit_groups(text, k);
   uc_text_add(text, "\n");
 }
 
@@ -263,8 +321,9 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
     emit_taps(text, k);
     const char *const mma[] = {"mma", "stage", "mma_convolve"},
                       *const ffma[] = {"ffma", "stage", "ffma_convolve"},
-                      *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve"};
-    const char *const *file = k->mma ? mma : k->depthwise ? depthwise : ffma;
+                      *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve"},
+                      *const gemm[] = {"gemm", "gemm_rows", "gemm_convolve"};
+    const char *const *file = k->mma ? mma : k->gemm ? gemm : k->depthwise ? depthwise : ffma;
     for (int i = 0; i < 3; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
   }
   uc_text_add(text, "%s", uc_cuda_embedded(k->fused ? "fused" : "tiled"));

@@ -2,8 +2,8 @@
 /*
  * The CUDA backend: every pass of the program (program.h) becomes one generated kernel.
  *
- *   shape.c     plan time: cells, tiles, taps, threads and shared memory of a pass; shape_mma.c, shape_depthwise.c what is
- *               an inner product's own
+ *   shape.c     plan time: cells, tiles, taps, threads and shared memory of a pass; shape_mma.c, shape_gemm.c,
+ *               shape_depthwise.c what is an inner product's own
  *   cost.c      plan time: seconds that a candidate would take
  *   codegen.c   plan time: defines + tables + kernels/(name).cu + the pass's operators -> source text
  *   emit.c      operators as CUDA expressions and loops
@@ -53,7 +53,7 @@ enum { UC_CUDA_MAX_VIEWS = 24, UC_CUDA_MAX_VALUES = 96 };
 typedef struct uc_cuda_kernel {
   const uc_pass *pass;
   bool fused; /* cells are finished in registers; else values of a tile lie in shared memory */
-  bool mma, depthwise;
+  bool mma, gemm, depthwise;
   int pool; /* fused: the step of the pooling operator that reduces a cell, or -1 */
 
   /* cells; fused: the target's elements (pool) or R of them */
@@ -76,6 +76,9 @@ typedef struct uc_cuda_kernel {
   int64_t channels; /* of the target while a block works on it: BM, or all */
   int64_t mc, thread_cells, bm, threads, chunk;
   int64_t mt, nt, warps_m, rounds;
+  int64_t samples;                   /* gemm: of a tile; else 1 */
+  int64_t chunks, stages, x_buffers; /* gemm: of the depth; copies under way; halo tiles */
+  double seconds;                    /* gemm: what it should take */
   int64_t strip; /* neighbouring cells along W that a thread finishes together */
   /* tensor cores: positions of the input loaded together, and by one instruction; words of a plane and of a step of the
      input tile, and by how much planes are shifted */
@@ -96,15 +99,16 @@ typedef struct uc_cuda_kernel {
   char name[32];
   char *source;
   uc_cuda_module module; /* NULL when only planned */
-  uc_cuda_function function, combine;
+  uc_cuda_function function, combine, rows;
 } uc_cuda_kernel;
 
 typedef struct uc_cuda_engine {
   const upconv_context *context;
   const uc_lowered *lowered;
   uc_cuda_target target;
-  bool mma, depthwise;
-  upconv_dtype word; /* mma: F32 (TF32 words), F16 or BF16 (pairs) */
+  bool mma, depthwise; /* mma: weights in the order of the tensor cores */
+  bool gemm;           /* with mma: many channels */
+  upconv_dtype word;   /* mma: F32 (TF32 words), F16 or BF16 (pairs) */
   uc_program program;
   int kernel_count;
   uc_cuda_kernel *kernel;

@@ -48,13 +48,13 @@ static void put_view(arguments *a, const upconv_tensor *t, bool may_broadcast) {
     put_int(a, may_broadcast && is_broadcast(t, i) ? INT32_MAX : t->offset[i] + t->shape[i]);
 }
 
-/* ---- the workspace: kept values, then partial sums ---- */
+/* ---- the workspace: kept values, then partial sums, then x as rows ---- */
 
 typedef struct run {
   const uc_cuda_engine *e;
   const uc_call *call;
   int64_t shape[UC_CUDA_MAX_VALUES][UC_RANK];
-  size_t kept_at[UC_CUDA_MAX_VALUES], partial_at, bytes;
+  size_t kept_at[UC_CUDA_MAX_VALUES], partial_at, rows_at, bytes;
 } run;
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
@@ -67,6 +67,26 @@ static int reduce_source(const uc_cuda_engine *e, const uc_pass *pass) {
 static int64_t whole_grid(const run *r, const uc_cuda_kernel *k, int a) {
   int target = k->pass->reduce_op >= 0 ? reduce_source(r->e, k->pass) : k->pass->result;
   return uc_ceil_div(r->shape[target][a + 2], k->tile[a]);
+}
+
+static const uc_cuda_kernel *rows_kernel(const uc_cuda_engine *e) {
+  for (int i = 0; i < e->kernel_count; i++)
+    if (e->kernel[i].gemm) return &e->kernel[i];
+  return NULL;
+}
+
+/* Bytes of a position's row, all chunks of one group; of x as rows. */
+static int64_t row_bytes(const uc_cuda_kernel *k) { return k->chunks * k->chunk * 4; }
+
+static upconv_status rows_size(const uc_cuda_engine *e, const uc_cuda_kernel *k,
+                               const int64_t x_shape[UC_RANK], size_t *bytes) {
+  int64_t factors[] = {x_shape[0],  e->lowered->conv.groups, x_shape[2], x_shape[3], x_shape[4],
+                       row_bytes(k)},
+          count;
+  if (!uc_product(factors, 6, &count) || count > INT64_MAX / 64)
+    return uc_fail(UPCONV_OVERFLOW, "x has more elements than memory can hold");
+  *bytes = (size_t)count;
+  return UPCONV_OK;
 }
 
 static upconv_status lay_out(run *r, const int64_t x_shape[UC_RANK]) {
@@ -95,8 +115,11 @@ static upconv_status lay_out(run *r, const int64_t x_shape[UC_RANK]) {
         count *= uc_max(1, whole_grid(r, k, a));
     if ((size_t)count * sizeof(double) > partial) partial = (size_t)count * sizeof(double);
   }
-  r->bytes = at + aligned(partial);
-  return UPCONV_OK;
+  r->rows_at = at + aligned(partial);
+  size_t rows = 0;
+  if (rows_kernel(e)) status = rows_size(e, rows_kernel(e), x_shape, &rows);
+  r->bytes = r->rows_at + aligned(rows);
+  return status;
 }
 
 upconv_status uc_cuda_workspace(const uc_cuda_engine *e, const int64_t x_shape[UC_RANK],
@@ -179,13 +202,85 @@ static int64_t channel_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k) 
   return uc_ceil_div(e->group_out, k->bm) * e->lowered->conv.groups;
 }
 
-/* Blocks of a fused pass go over many tiles; there is a multiple of the channel blocks of them. */
+/* Blocks that a tile is split into. */
+static int64_t kinds(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  return channel_blocks(e, k) * (k->gemm ? k->residue_groups : 1);
+}
+
+/* Blocks of a fused pass go over many tiles; there is a multiple of those of one tile. */
 static int64_t grid_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k, int64_t tiles) {
   if (!k->fused) return tiles;
-  int64_t blocks = channel_blocks(e, k);
+  int64_t blocks = kinds(e, k);
   int64_t resident = (int64_t)e->target.sm_count * uc_max(1, k->blocks_per_sm);
   int64_t most = k->resident ? uc_max(1, resident / blocks) : MAX_GRID / blocks;
   return blocks * uc_min(tiles / blocks, uc_max(1, most));
+}
+
+/* ---- x as rows of words ---- */
+
+/* Where a position's row lies: element (0, 0, 0) of sample 0 at origin, strides in bytes: sample, group, chunk, D, H, W. */
+typedef struct row_view {
+  int64_t origin, stride[6], words;
+} row_view;
+
+/* Whether x itself is such rows: channels-last, in the words' own type, every row aligned to 16 bytes. */
+static bool is_rows(const uc_cuda_engine *e, const upconv_tensor *x) {
+  int64_t strides = (int64_t)(intptr_t)x->data | e->group_in * 2;
+  for (int i = 0; i < UC_RANK; i++)
+    if (i != 1 && x->shape[i] > 1) strides |= x->stride[i] * 2;
+  return e->word != UPCONV_F32 && (x->stride[1] == 1 || x->shape[1] == 1) && strides % 16 == 0;
+}
+
+static row_view own_rows(const uc_cuda_engine *e, const uc_cuda_kernel *k, const upconv_tensor *x) {
+  row_view v = {.origin = (int64_t)(intptr_t)x->data, .words = e->group_in / 2};
+  const int64_t elements[6] = {x->stride[0], e->group_in,  k->chunk * 2,
+                               x->stride[2], x->stride[3], x->stride[4]};
+  for (int i = 0; i < 6; i++) v.stride[i] = elements[i] * 2;
+  return v;
+}
+
+static row_view made_rows(const run *r, const uc_cuda_kernel *k, const upconv_tensor *x) {
+  row_view v = {.origin = (int64_t)(intptr_t)r->call->workspace + (int64_t)r->rows_at,
+                .words = k->chunks * k->chunk};
+  v.stride[5] = k->chunk * 4;
+  v.stride[4] = v.stride[5] * x->shape[4];
+  v.stride[3] = v.stride[4] * x->shape[3];
+  v.stride[2] = v.stride[3] * x->shape[2];
+  v.stride[1] = v.stride[2] * k->chunks;
+  v.stride[0] = v.stride[1] * r->e->lowered->conv.groups;
+  return v;
+}
+
+static upconv_status launch_rows(const run *r, const uc_cuda_kernel *k) {
+  const upconv_tensor *x = &r->call->x;
+  int64_t positions = x->shape[2] * x->shape[3] * x->shape[4];
+  if (positions > INT32_MAX - 32)
+    return uc_fail(UPCONV_UNSUPPORTED, "x: more than 2^31 positions in a sample");
+  int64_t items = uc_ceil_div(positions, 32) * k->chunks * r->e->lowered->conv.groups * x->shape[0];
+  if (items == 0) return UPCONV_OK;
+  arguments a = {.length = 0};
+  put_view(&a, x, false);
+  put_i64(&a, (int64_t)(intptr_t)r->call->workspace + (int64_t)r->rows_at);
+  put_i64(&a, items);
+  put_int(&a, x->offset[0]);
+  for (int i = 0; i < UC_AXES; i++) put_int(&a, x->offset[i + 2]);
+  for (int i = 0; i < UC_AXES; i++) put_int(&a, x->shape[i + 2]);
+  return launch(r->e, k->rows, items, 256, 0, r->call->stream, &a, "rows of x");
+}
+
+/* Makes rows where x is none, and writes struct Rows. */
+static upconv_status put_rows(const run *r, const uc_cuda_kernel *k, arguments *a) {
+  const upconv_tensor *x = &r->call->x;
+  bool own = is_rows(r->e, x);
+  row_view v = own ? own_rows(r->e, k, x) : made_rows(r, k, x);
+  upconv_status status = own ? UPCONV_OK : launch_rows(r, k);
+  v.origin -= x->offset[0] * v.stride[0];
+  for (int i = 0; i < UC_AXES; i++) v.origin -= x->offset[i + 2] * v.stride[i + 3];
+  put_i64(a, v.origin);
+  for (int i = 0; i < 6; i++) put_i64(a, v.stride[i]);
+  put_int(a, v.words);
+  put_int(a, 0);
+  return status;
 }
 
 static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
@@ -196,11 +291,13 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   put_view(&a, &y, false);
   upconv_status status = put_steps(k, &call->x, k->x_size, "x", &a);
   if (status == UPCONV_OK) status = put_steps(k, &y, k->tile, "y", &a);
+  if (status == UPCONV_OK && k->gemm) status = put_rows(r, k, &a);
   if (status == UPCONV_OK) status = put_views(r, k, &a);
   if (status != UPCONV_OK) return status;
   put_i64(&a, (int64_t)(intptr_t)call->packed);
   put_i64(&a, (int64_t)(intptr_t)call->workspace + (int64_t)r->partial_at);
-  int64_t grid[UC_AXES], begin[UC_AXES], tiles = call->y.shape[0] * channel_blocks(r->e, k);
+  int64_t grid[UC_AXES], begin[UC_AXES],
+      tiles = uc_ceil_div(call->y.shape[0], k->samples) * kinds(r->e, k);
   for (int i = 0; i < UC_AXES; i++) {
     bool whole = k->pass->reduce_op >= 0;
     begin[i] = whole ? 0 : y.offset[i + 2] / k->tile[i];

@@ -88,8 +88,10 @@ static upconv_status load_kernel(const uc_cuda_engine *e, const uc_cuda_device *
   if (status != UPCONV_OK || !device) return status;
   status = find(device->driver, k->module, k->name, &k->function);
   if (status == UPCONV_OK) status = prepare(device->driver, k);
-  if (status != UPCONV_OK || k->pass->reduce_op < 0) return status;
   char name[48];
+  snprintf(name, sizeof name, "%s_rows", k->name);
+  if (status == UPCONV_OK && k->gemm) status = find(device->driver, k->module, name, &k->rows);
+  if (status != UPCONV_OK || k->pass->reduce_op < 0) return status;
   snprintf(name, sizeof name, "%s_combine", k->name);
   return find(device->driver, k->module, name, &k->combine);
 }

@@ -42,7 +42,7 @@ upconv_status uc_cuda_plan_packed(uc_cuda_engine *e) {
   e->weights_at =
       padded(e->scale_at + 2 * (doubles_before(l, l->param_count) + l->conv.out_channels));
   int64_t words = uc_ceil_div(e->group_in, e->word == UPCONV_F32 ? 1 : 2);
-  e->step_words = uc_cuda_step_words(words);
+  e->step_words = e->gemm ? 8 : uc_cuda_step_words(words);
   e->ci_steps = uc_ceil_div(words, e->step_words);
   int64_t unit = 1; /* whole vectors of the channels that a thread takes */
   while (unit < 8 && (e->mma || unit < e->group_out)) unit *= 2;

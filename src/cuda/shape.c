@@ -240,8 +240,11 @@ static void value_extent(const int64_t (*shape)[UC_RANK], int value, int64_t ext
 /* Blocks that a multiprocessor should hold: while some wait for memory, others compute. With few sums a thread gets along
    with 64 registers, so that there are 32 warps; else with 128, and 16. */
 static int64_t wanted_blocks(const uc_cuda_kernel *k) {
-  int64_t sums = k->mma ? k->rt * k->mt * k->nt * 4 : k->rt * k->mc * k->thread_cells;
-  return uc_max(1, (sums <= 32 ? 1024 : 512) / k->threads);
+  bool fragments = k->mma || k->gemm;
+  int64_t sums = fragments ? k->rt * k->mt * k->nt * 4 : k->rt * k->mc * k->thread_cells;
+  int64_t threads = sums <= 32 ? 1024 : sums <= 64 ? 512 : 256;
+  int64_t held = k->shared_floats > 0 ? UC_CUDA_SHARED_OF_SM / (4 * k->shared_floats) : threads;
+  return uc_max(1, uc_min(threads / k->threads, k->gemm ? held : threads));
 }
 
 static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)[UC_RANK],
@@ -261,19 +264,21 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
   if (k->depthwise) return uc_cuda_shape_depthwise(e, k, extent, refusal);
   upconv_status status = uc_cuda_find_taps(&e->lowered->conv, k);
   if (status != UPCONV_OK) return status;
-  if (!e->mma)
+  if (e->gemm)
+    *refusal = uc_cuda_shape_gemm(e, k, extent);
+  else if (!e->mma)
     choose_ffma(e, k, extent);
   else if ((*refusal = uc_cuda_choose_mma(e, k, extent, width)))
     return UPCONV_OK;
-  size_input(k);
+  if (!e->gemm) size_input(k);
   for (int a = 0; a < UC_AXES; a++) {
     k->cell_step[a] = k->cells[a];
     k->tile[a] = k->cells[a] * (w ? 1 : k->residues[a]);
   }
-  *refusal = e->mma ? uc_cuda_stage_mma(e, k) : stage_ffma(e, k);
+  if (!e->gemm) *refusal = e->mma ? uc_cuda_stage_mma(e, k) : stage_ffma(e, k);
   k->channels = k->bm;
-  k->min_blocks = wanted_blocks(k);
   k->shared_floats = k->staging_floats;
+  k->min_blocks = wanted_blocks(k);
   return UPCONV_OK;
 }
 
@@ -424,7 +429,9 @@ upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass,
   k->fused = fusible(e->lowered, pass, side, &k->pool);
   free(side);
   if (!k->fused) k->pool = -1;
-  k->mma = e->mma && k->fused;
+  k->samples = 1;
+  k->mma = e->mma && !e->gemm && k->fused;
+  k->gemm = e->gemm && k->fused;
   k->depthwise = e->depthwise && k->fused;
   if (k->fused) return shape_fused(e, shape, k, refusal);
   if ((e->mma || e->depthwise) && pass->conv) {

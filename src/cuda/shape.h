@@ -26,9 +26,18 @@ const char *uc_cuda_choose_mma(const uc_cuda_engine *engine, uc_cuda_kernel *ker
 /* Shared memory; x_size is known. */
 const char *uc_cuda_stage_mma(const uc_cuda_engine *engine, uc_cuda_kernel *kernel);
 
+/* ---- shape_gemm.c: the same for many channels ---- */
+
+/* All of a fused pass; residues, base and taps are known, extent is in cells. Returns why it cannot be, or NULL. */
+const char *uc_cuda_shape_gemm(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
+                               const int64_t extent[UC_AXES]);
+/* The least shift of the cells that taps of a group of residues read. */
+void uc_cuda_gemm_base(const uc_cuda_kernel *kernel, int64_t group, int64_t base[UC_AXES]);
+
 /* ---- shared by them ---- */
 
 enum {
+  UC_CUDA_SHARED_OF_SM = 227 * 1024,  /* bytes; architectures that have less refuse larger blocks */
   UC_CUDA_STAGING_FLOATS = 10 * 1024, /* wanted size of a tile's input and weights */
   UC_CUDA_RESIDENT_FLOATS = 24 * 1024 /* the same when it holds the weights of all input channels */
 };

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiles of the kernel for many channels: warps, fragments and cells are what an estimate of the time finds best. */
+#include <math.h>
+#include <string.h>
+
+#include "../checked.h"
+#include "shape.h"
+
+enum {
+  MAX_FRAGMENTS = 32, /* of sums of a thread, four registers each */
+  MAX_HELD = 4,       /* residues, without a pool that needs more */
+  MAX_POOLED = 8,
+  ROW_WORDS = 32, /* of a chunk: 128 bytes */
+  ROW_BYTES = 128,
+  STAGES = 4,
+  MAX_BOX_TRIES = 16, /* widths of a tile, and heights for each */
+  REGISTERS = 65536
+};
+
+/* Clocks of one multiprocessor. The rates are those of mma.sync on sm_90: a fragment's product, a transfer of 128 bytes
+   from shared memory, bytes from the second-level cache. */
+static const double PRODUCT = 1.75, L2_BYTES = 28, LATENCY = 300, START = 2500, OUTPUT = 0.12;
+static const double CLOCK = 1.6e9, ROWS_BYTES = 2.2e12;
+
+/* What the choice is about; cells and samples follow. */
+typedef struct tiling {
+  int64_t mt, nt, warps_m, warps_n, cells[UC_AXES], samples;
+  double seconds;
+} tiling;
+
+/* What it depends on. */
+typedef struct setting {
+  const uc_cuda_engine *e;
+  const uc_cuda_kernel *k;
+  const int64_t *extent; /* in cells */
+  int64_t span[UC_AXES], steps, chunks, least_taps;
+} setting;
+
+static int64_t x_rows(const setting *s, const tiling *t) {
+  int64_t rows = t->samples;
+  for (int a = 0; a < UC_AXES; a++) rows *= t->cells[a] + s->span[a];
+  return rows;
+}
+
+static int64_t x_buffers(const setting *s) {
+  return s->chunks > 1 ? uc_ceil_div(STAGES - 1, s->least_taps) + 1 : 1;
+}
+
+static int64_t weight_bytes(const setting *s, const tiling *t) {
+  return s->steps * t->warps_n * t->nt * 256;
+}
+
+static int64_t shared_bytes(const setting *s, const tiling *t) {
+  int64_t staged = x_buffers(s) * x_rows(s, t) * ROW_BYTES + STAGES * weight_bytes(s, t);
+  int64_t sums = t->warps_n * 8 * (t->warps_m * t->mt * 16 * s->k->rt + 4) * 4; /* of one round */
+  return uc_max(staged, sums);
+}
+
+static int64_t blocks_of(const setting *s, const tiling *t) {
+  const upconv_problem *p = &s->e->lowered->conv;
+  int64_t blocks = uc_ceil_div(uc_max(1, p->batch), t->samples) * s->k->residue_groups * p->groups *
+                   uc_ceil_div(s->e->group_out, t->warps_n * t->nt * 8);
+  for (int a = 0; a < UC_AXES; a++) blocks *= uc_ceil_div(s->extent[a], t->cells[a]);
+  return blocks;
+}
+
+/* Products, shared memory and the second-level cache work side by side; a block alone waits for each in turn. */
+static double estimate(const setting *s, const tiling *t) {
+  const uc_cuda_engine *e = s->e;
+  double warps = (double)(t->warps_m * t->warps_n),
+         taps = (double)s->k->tap_count / (double)s->k->residue_groups;
+  double products = warps * (double)(s->steps * t->mt * t->nt) * PRODUCT;
+  double copied =
+      (double)weight_bytes(s, t) + (double)(x_rows(s, t) * s->steps * 32) / fmax(1, taps);
+  double shared = warps * (double)(s->steps * (t->mt * 4 + t->nt * 2)) + copied / 128;
+  double stage = fmax(fmax(products, shared), copied / L2_BYTES);
+  double threads = 32 * warps, registers = (double)(s->k->rt * t->mt * t->nt * 4 + 64);
+  double resident = fmin(floor(UC_CUDA_SHARED_OF_SM / (double)shared_bytes(s, t)),
+                         floor(REGISTERS / (threads * fmin(255, registers))));
+  double blocks = ceil((double)blocks_of(s, t) / e->target.sm_count),
+         stages = taps * (double)s->chunks;
+  double outputs = warps * 32 * (double)(s->k->rt * t->mt * t->nt * 4);
+  double busy = blocks * (stages * stage + outputs * OUTPUT);
+  double waiting =
+      ceil(blocks / fmax(1, resident)) * (stages * fmax(LATENCY, stage) + outputs * OUTPUT);
+  return (fmax(busy, waiting) + START) / CLOCK;
+}
+
+/* The box of at most `rows` cells that is best; widths and heights divide the extent into nearly equal parts. */
+static void choose_box(const setting *s, tiling *t, tiling *best) {
+  const int64_t *extent = s->extent;
+  int64_t rows = t->warps_m * t->mt * 16, batch = uc_max(1, s->e->lowered->conv.batch);
+  int64_t least_w = uc_ceil_div(extent[2], rows);
+  for (int64_t i = 0; i < MAX_BOX_TRIES; i++) {
+    t->cells[2] = uc_ceil_div(extent[2], least_w + i);
+    int64_t least_h = uc_ceil_div(extent[1], uc_max(1, rows / t->cells[2]));
+    for (int64_t j = 0; j < MAX_BOX_TRIES; j++) {
+      t->cells[1] = uc_ceil_div(extent[1], least_h + j);
+      int64_t left = uc_max(1, rows / (t->cells[2] * t->cells[1]));
+      t->cells[0] = uc_ceil_div(extent[0], uc_ceil_div(extent[0], uc_min(left, extent[0])));
+      bool whole = memcmp(t->cells, extent, sizeof t->cells) == 0;
+      int64_t most = whole ? uc_max(1, uc_min(batch, rows / uc_volume(t->cells))) : 1;
+      t->samples = uc_ceil_div(batch, uc_ceil_div(batch, most));
+      if (shared_bytes(s, t) > s->e->target.shared_bytes) continue;
+      t->seconds = estimate(s, t);
+      if (best->seconds < 0 || t->seconds < best->seconds) *best = *t;
+      if (t->cells[1] == 1) break;
+    }
+    if (t->cells[2] == 1) break;
+  }
+}
+
+/* Fragments and warps in powers of two; no more columns than there are channels. */
+static void choose_tiling(const setting *s, tiling *best) {
+  int64_t columns = uc_power_of_two(uc_ceil_div(s->e->group_out, 8));
+  best->seconds = -1;
+  tiling t;
+  for (t.warps_n = 1; t.warps_n <= 4 && t.warps_n <= columns; t.warps_n *= 2)
+    for (t.nt = 1; t.nt <= 8 && t.nt * t.warps_n <= columns; t.nt *= 2)
+      for (t.mt = 1; t.mt <= 4; t.mt *= 2)
+        for (t.warps_m = 4 / t.warps_n; t.warps_m * t.warps_n <= 8; t.warps_m *= 2)
+          if (s->k->rt * t.mt * t.nt <= MAX_FRAGMENTS) choose_box(s, &t, best);
+}
+
+/* Taps of a group of residues, and the least and greatest shift of its cells. */
+static void group_taps(const uc_cuda_kernel *k, int64_t group, int64_t *taps, int64_t low[UC_AXES],
+                       int64_t high[UC_AXES]) {
+  *taps = 0;
+  for (int a = 0; a < UC_AXES; a++) low[a] = high[a] = 0;
+  for (int64_t t = 0; t < k->tap_count; t++) {
+    const uc_cuda_tap *tap = &k->tap[t];
+    if (tap->residue / k->rt != group) continue;
+    for (int a = 0; a < UC_AXES; a++) {
+      low[a] = *taps == 0 ? tap->delta[a] : uc_min(low[a], tap->delta[a]);
+      high[a] = *taps == 0 ? tap->delta[a] : uc_max(high[a], tap->delta[a]);
+    }
+    ++*taps;
+  }
+}
+
+void uc_cuda_gemm_base(const uc_cuda_kernel *k, int64_t group, int64_t base[UC_AXES]) {
+  int64_t taps, high[UC_AXES];
+  group_taps(k, group, &taps, base, high);
+}
+
+static void measure_groups(setting *s) {
+  s->least_taps = INT64_MAX;
+  for (int64_t g = 0; g < s->k->residue_groups; g++) {
+    int64_t taps, low[UC_AXES], high[UC_AXES];
+    group_taps(s->k, g, &taps, low, high);
+    if (taps > 0) s->least_taps = uc_min(s->least_taps, taps);
+    for (int a = 0; a < UC_AXES; a++) s->span[a] = uc_max(s->span[a], high[a] - low[a]);
+  }
+}
+
+static int64_t held_residues(const uc_cuda_kernel *k) {
+  int64_t all = uc_volume(k->residues), most = k->pool >= 0 ? MAX_POOLED : MAX_HELD;
+  if (k->pool >= 0) return all <= most ? all : -1;
+  int64_t held = k->residues[2];
+  if (held > most)
+    for (held = most; k->residues[2] % held != 0; held--) continue;
+  return held;
+}
+
+/* The time of the kernel that turns x into rows: x is read, rows are written. */
+static double rows_seconds(const uc_cuda_engine *e) {
+  const upconv_problem *p = &e->lowered->conv;
+  double elements = (double)p->batch * (double)p->in_channels;
+  for (int a = 0; a < UC_AXES; a++) elements *= (double)p->axis[a].in_size;
+  double bytes = (double)upconv_dtype_size(p->x_dtype);
+  bool last = p->x_layout == UPCONV_CHANNELS_LAST && e->word != UPCONV_F32;
+  return last ? 0 : 2.5e-6 + elements * (bytes + (e->word == UPCONV_F32 ? 4 : 2)) / ROWS_BYTES;
+}
+
+const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
+                               const int64_t extent[UC_AXES]) {
+  if (uc_volume(k->step) != 1) return "a pool's stride is not the convolution's";
+  k->rt = held_residues(k);
+  if (k->rt < 0) return "more phases than the kernel for many channels holds in registers";
+  k->residue_groups = uc_volume(k->residues) / k->rt;
+  if (k->tap_count == 0) return "no taps";
+  setting s = {.e = e, .k = k, .extent = extent};
+  s.steps = uc_min(e->ci_steps, ROW_WORDS / 8);
+  s.chunks = uc_ceil_div(e->ci_steps, s.steps);
+  measure_groups(&s);
+  tiling t;
+  choose_tiling(&s, &t);
+  if (t.seconds < 0) return "tile and weights of one chunk do not fit shared memory";
+  k->mt = t.mt, k->nt = t.nt, k->warps_m = t.warps_m;
+  k->threads = 32 * t.warps_m * t.warps_n;
+  k->bm = t.warps_n * t.nt * 8;
+  k->samples = t.samples;
+  k->strip = 1;
+  k->chunk = s.steps * 8;
+  k->chunks = s.chunks;
+  k->stages = STAGES;
+  k->x_buffers = x_buffers(&s);
+  for (int a = 0; a < UC_AXES; a++) {
+    k->cells[a] = t.cells[a];
+    k->x_size[a] = t.cells[a] + s.span[a];
+  }
+  k->staging_floats = shared_bytes(&s, &t) / 4;
+  k->shared_weights = true;
+  k->seconds = t.seconds + rows_seconds(e);
+  return NULL;
+}
