@@ -48,17 +48,19 @@ static const char *refuses(const upconv_context *context, const uc_lowered *lowe
   return NULL;
 }
 
-static bool folds_weights(const uc_lowered *lowered) {
+static bool folds(const uc_lowered *lowered, uc_fold_kind kind) {
   for (int i = 0; i < lowered->fold_count; i++)
-    if (lowered->fold[i].kind != UC_FOLD_SHIFT) return true;
+    if (lowered->fold[i].kind == kind) return true;
   return false;
 }
 
-/* Words of the tensor-core kernel: -1 where it does not apply. */
+/* Words of the tensor-core kernels: -1 where they do not apply. 16-bit weights stay as they are, so that products are exact:
+   a folded scale multiplies the sums instead; weights that an average mixes have no 16-bit form. */
 static int mma_word(const uc_lowered *lowered) {
   const upconv_problem *p = &lowered->conv;
   bool narrow = p->x_dtype != UPCONV_F32 && p->w_dtype != UPCONV_F32;
-  if (narrow) return p->x_dtype == p->w_dtype && !folds_weights(lowered) ? (int)p->x_dtype : -1;
+  if (narrow)
+    return p->x_dtype == p->w_dtype && !folds(lowered, UC_FOLD_AVG_POOL) ? (int)p->x_dtype : -1;
   return p->math == UPCONV_MATH_TF32 ? (int)UPCONV_F32 : -1;
 }
 
@@ -201,6 +203,7 @@ static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_
   e->gemm = inner == GEMM;
   e->depthwise = inner == DEPTHWISE;
   e->word = e->mma ? (upconv_dtype)mma_word(lowered) : UPCONV_F32;
+  e->scales_sums = e->mma && e->word != UPCONV_F32 && folds(lowered, UC_FOLD_SCALE);
   e->group_in = lowered->conv.in_channels / lowered->conv.groups;
   e->group_out = lowered->conv.out_channels / lowered->conv.groups;
   e->kernel_size = uc_problem_kernel_size(&lowered->conv);

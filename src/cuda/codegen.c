@@ -69,12 +69,14 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   define_axes(text, "TARGET", k->tile);
   define_axes(text, "CELL_STEP", k->cell_step);
   define_axes(text, "CELL_PARTS", k->cell_parts);
+  define(text, "SCALES_SUMS", e->scales_sums);
   if (!k->pass->conv) return;
   define(text, "CI", e->group_in);
   define(text, "KERNEL", e->kernel_size);
   define(text, "CO_PAD", e->co_pad);
   define(text, "WEIGHTS_AT", e->weights_at);
   define(text, "BIAS_AT", e->bias_at);
+  define(text, "FACTOR_AT", e->factor_at);
   uc_text_add(text, "#define X_TYPE %s\n", uc_cuda_type_name(p->x_dtype));
   define(text, "X_LAST", p->x_layout == UPCONV_CHANNELS_LAST);
   define_dhw(text, "T", k->cells);

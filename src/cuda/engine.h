@@ -108,6 +108,7 @@ typedef struct uc_cuda_engine {
   uc_cuda_target target;
   bool mma, depthwise; /* mma: weights in the order of the tensor cores */
   bool gemm;           /* with mma: many channels */
+  bool scales_sums;    /* a folded scale multiplies the sums, not the weights */
   upconv_dtype word;   /* mma: F32 (TF32 words), F16 or BF16 (pairs) */
   uc_program program;
   int kernel_count;
@@ -116,7 +117,7 @@ typedef struct uc_cuda_engine {
   int64_t co_pad, ci_steps;
   int64_t step_words; /* mma: words of the depth that one instruction takes, 4 or 8 */
   /* packed buffer, in floats */
-  int64_t scale_at, bias_at, weights_at, weight_floats, packed_floats;
+  int64_t scale_at, factor_at, bias_at, weights_at, weight_floats, packed_floats;
   int64_t *param_at; /* per uc_lowered.param */
   char *pack_source;
   uc_cuda_module module;

@@ -37,8 +37,11 @@ upconv_status uc_cuda_plan_packed(uc_cuda_engine *e) {
     at += l->param[i].size;
   }
   e->bias_at = padded(at);
-  e->scale_at = padded(
-      e->bias_at + l->conv.out_channels); /* doubles: parameters, then the scale of every channel */
+  e->factor_at = padded(e->bias_at + l->conv.out_channels);
+  e->scale_at =
+      padded(e->factor_at + (e->scales_sums
+                                 ? l->conv.out_channels
+                                 : 0)); /* doubles: parameters, then the scale of every channel */
   e->weights_at =
       padded(e->scale_at + 2 * (doubles_before(l, l->param_count) + l->conv.out_channels));
   int64_t words = uc_ceil_div(e->group_in, e->word == UPCONV_F32 ? 1 : 2);
@@ -134,8 +137,11 @@ static void emit_params(uc_text *text, const uc_cuda_engine *e) {
               "    (void)by;\n",
               (long long)l->conv.out_channels);
   emit_folds(text, l);
-  uc_text_add(text, "    d[%lld + c] = scale;\n    a.packed[%lld + c] = (float)bias;\n  }\n}\n",
+  uc_text_add(text, "    d[%lld + c] = scale;\n    a.packed[%lld + c] = (float)bias;\n",
               (long long)doubles_before(l, l->param_count), (long long)e->bias_at);
+  if (e->scales_sums)
+    uc_text_add(text, "    a.packed[%lld + c] = (float)scale;\n", (long long)e->factor_at);
+  uc_text_add(text, "  }\n}\n");
 }
 
 /* How often tap k of the source counts in tap k' of the folded kernel, per axis: [K'][K]. */

@@ -44,10 +44,10 @@ __device__ __forceinline__ void finish_cell(const Args &a, const Tile &tile, int
     at.y += sample * a.y.stride[0] * size_of(Y_TYPE);
   }
   const int channel = tile.group * CO + c, jd = in_sample / (TW * TH), jh = in_sample / TW % TH, jw = in_sample % TW;
-  const float bias = __ldg(a.packed + BIAS_AT + channel); // last: it may be far larger than the products
+  const float bias = __ldg(a.packed + BIAS_AT + channel), factor = SCALES_SUMS ? __ldg(a.packed + FACTOR_AT + channel) : 1.0f;
   float strip[RT];
 #pragma unroll
-  for (int r = 0; r < RT; r++) strip[r] = out[row * PITCH + cell * RT + r] + bias;
+  for (int r = 0; r < RT; r++) strip[r] = with_bias(out[row * PITCH + cell * RT + r], factor, bias);
   if (tile.inside) finish<true>(a, at, rg, true, channel, jd, jh, jw, strip);
   else finish<false>(a, at, rg, true, channel, jd, jh, jw, strip);
 }

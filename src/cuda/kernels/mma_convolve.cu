@@ -19,7 +19,7 @@ __device__ __forceinline__ void clear(Sums &sums) {
 template <bool INSIDE>
 __device__ __forceinline__ void finish_channel(const Args &a, const Tile &tile, int rg, int at, int c, const Sums &sums, int j, int k) {
   const int channel = tile.group * CO + (c < CO ? c : CO - 1);
-  const float bias = __ldg(a.packed + BIAS_AT + channel); // last: it may be far larger than the products
+  const float bias = __ldg(a.packed + BIAS_AT + channel), factor = SCALES_SUMS ? __ldg(a.packed + FACTOR_AT + channel) : 1.0f;
 #pragma unroll
   for (int q0 = 0; q0 < LANE_CELLS; q0 += STRIP) {
     const int first = at + q0 * CELL_GAP;
@@ -27,7 +27,7 @@ __device__ __forceinline__ void finish_channel(const Args &a, const Tile &tile, 
 #pragma unroll
     for (int i = 0; i < STRIP; i++)
 #pragma unroll
-      for (int r = 0; r < RT; r++) strip[i * RT + r] = sums[r][(q0 + i) / 2][j][(q0 + i) % 2 * 2 + k] + bias;
+      for (int r = 0; r < RT; r++) strip[i * RT + r] = with_bias(sums[r][(q0 + i) / 2][j][(q0 + i) % 2 * 2 + k], factor, bias);
     finish<INSIDE>(a, tile, rg, c < CO, channel, first / TW / TH, first / TW % TH, first % TW, strip);
   }
 }

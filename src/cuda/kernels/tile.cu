@@ -9,6 +9,11 @@ struct Tile {
   int first, end;          // channels, of all, that tile buffers hold: never another group's
 };
 
+// The convolution from its sum of products. The bias comes last: it may be far larger than the products.
+__device__ __forceinline__ float with_bias(float sum, float factor, float bias) {
+  return SCALES_SUMS ? fmaf(sum, factor, bias) : sum + bias;
+}
+
 __device__ __forceinline__ bool inside(const int (&size)[3], int d, int h, int w) {
   return (unsigned)d < (unsigned)size[0] && (unsigned)h < (unsigned)size[1] && (unsigned)w < (unsigned)size[2];
 }
