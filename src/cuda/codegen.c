@@ -152,10 +152,10 @@ static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
               "};\n");
   uc_text_add(text,
               "\nstruct Args {\n"
-              "%s"
               "  View x, y;\n"
               "  int x_step[3], y_step[3];       // their spatial strides: offsets within a tile "
               "fit 32 bits\n"
+              "%s"
               "  View view[%lld];\n"
               "  const float *packed;\n"
               "  double *partial;\n"
