@@ -113,6 +113,8 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
     define(text, "GROUPS", p->groups);
     define(text, "Y_LAST", last && e->lowered->source.y_layout == UPCONV_CHANNELS_LAST);
     define(text, "STAGES", k->stages);
+    define(text, "WGMMA", k->wgmma);
+    define(text, "LOCATED_AT", k->located_at);
     define(text, "X_BUFFERS", k->x_buffers);
     uc_text_add(text, "#define WORD_IS_%s 1\n#define ROWS_NAME %s_rows\n",
                 uc_cuda_type_name(e->word), k->name);
@@ -300,6 +302,31 @@ static void emit_taps(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text, "\n");
 }
 
+/* An instruction's operands are written out, as many as a team has columns. */
+static void emit_wgmma(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  int64_t sums = k->nt * 4;
+  const char *type = e->word == UPCONV_F32 ? "tf32" : e->word == UPCONV_F16 ? "f16" : "bf16";
+  uc_text_add(
+      text,
+      "// d += a b: 64 cells by %lld channels; b is the shared matrix that a descriptor names.\n"
+      "__device__ __forceinline__ void wgmma(float (&d)[NT][4], const u32 (&a)[4], unsigned "
+      "long long b) {\n"
+      "  asm volatile(\"{\\n.reg .pred p;\\nsetp.eq.u32 p, 0, 0;\\n\"\n"
+      "      \"wgmma.mma_async.sync.aligned.m64n%lldk%d.f32.%s.%s {\"",
+      (long long)(k->nt * 8), (long long)(k->nt * 8), e->word == UPCONV_F32 ? 8 : 16, type, type);
+  for (int64_t i = 0; i < sums; i++)
+    uc_text_add(text, "%s\"%%%lld%s\"", i % 16 == 0 ? "\n      " : " ", (long long)i,
+                i + 1 < sums ? "," : "");
+  uc_text_add(text, "\n      \"}, {%%%lld,%%%lld,%%%lld,%%%lld}, %%%lld, p, 1, 1%s;\\n}\"\n      :",
+              (long long)sums, (long long)sums + 1, (long long)sums + 2, (long long)sums + 3,
+              (long long)sums + 4, e->word == UPCONV_F32 ? "" : ", 0");
+  for (int64_t i = 0; i < sums; i++)
+    uc_text_add(text, "%s\"+f\"(d[%lld][%lld])%s", i % 8 == 0 && i ? "\n        " : " ",
+                (long long)i / 4, (long long)i % 4, i + 1 < sums ? "," : "");
+  uc_text_add(text,
+              "\n      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b));\n}\n\n");
+}
+
 /* ---- the whole ---- */
 
 static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument) {
@@ -324,9 +351,12 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
     const char *const mma[] = {"mma", "stage", "mma_convolve"},
                       *const ffma[] = {"ffma", "stage", "ffma_convolve"},
                       *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve"},
-                      *const gemm[] = {"gemm", "gemm_rows", "gemm_convolve"};
+                      *const gemm[] = {"gemm", k->wgmma ? "gemm_wgmma" : "gemm_mma",
+                                       "gemm_convolve"};
     const char *const *file = k->mma ? mma : k->gemm ? gemm : k->depthwise ? depthwise : ffma;
+    if (k->wgmma) emit_wgmma(text, e, k);
     for (int i = 0; i < 3; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
+    if (k->gemm) uc_text_add(text, "%s\n", uc_cuda_embedded("gemm_rows"));
   }
   uc_text_add(text, "%s", uc_cuda_embedded(k->fused ? "fused" : "tiled"));
   if (k->pass->reduce_op >= 0) uc_cuda_emit_combine(text, e, k);

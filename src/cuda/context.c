@@ -49,6 +49,12 @@ upconv_status uc_cuda_context_plan_for(const char *arch, upconv_context *c) {
   return UPCONV_OK;
 }
 
+/* The device's own architecture, with what no other has if NVRTC knows it (wgmma), or the newest before it. */
+static upconv_status choose_arch(uc_cuda_target *t) {
+  upconv_status status = uc_nvrtc_choose_arch(t->major, t->minor, true, t->arch);
+  return status == UPCONV_OK ? status : uc_nvrtc_choose_arch(t->major, t->minor, false, t->arch);
+}
+
 upconv_status uc_cuda_context_open(int ordinal, upconv_context *c) {
   c->target = calloc(1, sizeof *c->target);
   uc_cuda_device *device = calloc(1, sizeof *device);
@@ -73,7 +79,7 @@ upconv_status uc_cuda_context_open(int ordinal, upconv_context *c) {
                    ordinal, device->name, t->major, t->minor);
   int version[2];
   status = uc_nvrtc_version(&version[0], &version[1]);
-  if (status == UPCONV_OK) status = uc_nvrtc_choose_arch(t->major, t->minor, false, t->arch);
+  if (status == UPCONV_OK) status = choose_arch(t);
   if (status == UPCONV_OK)
     snprintf(c->describe, sizeof c->describe, "cuda:%d: %.96s, %s", ordinal, device->name, t->arch);
   return status;

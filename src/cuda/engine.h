@@ -75,11 +75,13 @@ typedef struct uc_cuda_kernel {
 
   int64_t channels; /* of the target while a block works on it: BM, or all */
   int64_t mc, thread_cells, bm, threads, chunk;
-  int64_t mt, nt, warps_m, rounds;
-  int64_t samples;                   /* gemm: of a tile; else 1 */
-  int64_t chunks, stages, x_buffers; /* gemm: of the depth; copies under way; halo tiles */
-  double seconds;                    /* gemm: what it should take */
-  int64_t strip; /* neighbouring cells along W that a thread finishes together */
+  int64_t mt, nt, warps_m, rounds; /* gemm: teams of warps */
+  int64_t samples;                 /* gemm: of a tile; else 1 */
+  bool wgmma;                      /* gemm: four warps make products together */
+  int64_t located_at, chunks, stages,
+      x_buffers;  /* gemm: of the depth; copies under way; halo tiles */
+  double seconds; /* gemm: what it should take */
+  int64_t strip;  /* neighbouring cells along W that a thread finishes together */
   /* tensor cores: positions of the input loaded together, and by one instruction; words of a plane and of a step of the
      input tile, and by how much planes are shifted */
   int64_t window, vector, x_plane, x_step_words, skew_odd, skew_high;

@@ -275,7 +275,10 @@ static upconv_status put_rows(const run *r, const uc_cuda_kernel *k, arguments *
   row_view v = own ? own_rows(r->e, k, x) : made_rows(r, k, x);
   upconv_status status = own ? UPCONV_OK : launch_rows(r, k);
   v.origin -= x->offset[0] * v.stride[0];
-  for (int i = 0; i < UC_AXES; i++) v.origin -= x->offset[i + 2] * v.stride[i + 3];
+  int64_t reach = k->samples * v.stride[0]; /* of a tile: kernels count 16 bytes in 28 bits */
+  for (int i = 0; i < UC_AXES; i++) reach += k->x_size[i] * v.stride[i + 3];
+  if (status == UPCONV_OK && (k->samples > 1 || own) && reach >= (int64_t)1 << 31)
+    status = uc_fail(UPCONV_UNSUPPORTED, "x: its strides are more than one tile spans");
   put_i64(a, v.origin);
   for (int i = 0; i < 6; i++) put_i64(a, v.stride[i]);
   put_int(a, v.words);

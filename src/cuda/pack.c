@@ -229,8 +229,8 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
               (long long)e->ci_steps, (long long)e->weights_at, (long long)scales_at);
   uc_text_add(text, "#define WEIGHT_WORDS %lldLL\n", (long long)e->weight_floats);
   if (e->mma)
-    uc_text_add(text, "#define WORD_IS_%s 1\n#define STEP_WORDS %lld\n", uc_cuda_type_name(e->word),
-                (long long)e->step_words);
+    uc_text_add(text, "#define WORD_IS_%s 1\n#define STEP_WORDS %lld\n#define CORE_ORDER %d\n",
+                uc_cuda_type_name(e->word), (long long)e->step_words, e->gemm);
   uc_text_add(text, "%s", uc_cuda_embedded("pack"));
   emit_params(text, e);
   emit_weight(text, e);

@@ -247,6 +247,20 @@ static int64_t wanted_blocks(const uc_cuda_kernel *k) {
   return uc_max(1, uc_min(threads / k->threads, k->gemm ? held : threads));
 }
 
+/* The inner product's own part: cells, threads, channels and shared memory. Returns why it cannot be, or NULL. */
+static const char *shape_inner(const uc_cuda_engine *e, uc_cuda_kernel *k,
+                               const int64_t extent[UC_AXES], int64_t width) {
+  if (e->gemm) return uc_cuda_shape_gemm(e, k, extent);
+  const char *refusal = NULL;
+  if (!e->mma)
+    choose_ffma(e, k, extent);
+  else
+    refusal = uc_cuda_choose_mma(e, k, extent, width);
+  if (refusal) return refusal;
+  size_input(k);
+  return e->mma ? uc_cuda_stage_mma(e, k) : stage_ffma(e, k);
+}
+
 static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)[UC_RANK],
                                  uc_cuda_kernel *k, const char **refusal) {
   int64_t extent[UC_AXES];
@@ -264,18 +278,11 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
   if (k->depthwise) return uc_cuda_shape_depthwise(e, k, extent, refusal);
   upconv_status status = uc_cuda_find_taps(&e->lowered->conv, k);
   if (status != UPCONV_OK) return status;
-  if (e->gemm)
-    *refusal = uc_cuda_shape_gemm(e, k, extent);
-  else if (!e->mma)
-    choose_ffma(e, k, extent);
-  else if ((*refusal = uc_cuda_choose_mma(e, k, extent, width)))
-    return UPCONV_OK;
-  if (!e->gemm) size_input(k);
+  if ((*refusal = shape_inner(e, k, extent, width))) return UPCONV_OK;
   for (int a = 0; a < UC_AXES; a++) {
     k->cell_step[a] = k->cells[a];
     k->tile[a] = k->cells[a] * (w ? 1 : k->residues[a]);
   }
-  if (!e->gemm) *refusal = e->mma ? uc_cuda_stage_mma(e, k) : stage_ffma(e, k);
   k->channels = k->bm;
   k->shared_floats = k->staging_floats;
   k->min_blocks = wanted_blocks(k);

@@ -13,18 +13,20 @@ enum {
   ROW_WORDS = 32, /* of a chunk: 128 bytes */
   ROW_BYTES = 128,
   STAGES = 4,
+  MOST_WARPS = 8,
   MAX_BOX_TRIES = 16, /* widths of a tile, and heights for each */
   REGISTERS = 65536
 };
 
-/* Clocks of one multiprocessor. The rates are those of mma.sync on sm_90: a fragment's product, a transfer of 128 bytes
-   from shared memory, bytes from the second-level cache. */
-static const double PRODUCT = 1.75, L2_BYTES = 28, LATENCY = 300, START = 2500, OUTPUT = 0.12;
+/* Clocks of one multiprocessor: a fragment's product by mma.sync (sm_90), by wgmma; bytes from the second-level cache in
+   a clock; what a block waits for in a stage, and at its start; an output. */
+static const double PRODUCT = 1.75, WGMMA_PRODUCT = 1.1, L2_BYTES = 28, LATENCY = 300, START = 2500,
+                    OUTPUT = 0.12;
 static const double CLOCK = 1.6e9, ROWS_BYTES = 2.2e12;
 
 /* What the choice is about; cells and samples follow. */
 typedef struct tiling {
-  int64_t mt, nt, warps_m, warps_n, cells[UC_AXES], samples;
+  int64_t mt, nt, teams_m, teams_n, cells[UC_AXES], samples;
   double seconds;
 } tiling;
 
@@ -34,7 +36,12 @@ typedef struct setting {
   const uc_cuda_kernel *k;
   const int64_t *extent; /* in cells */
   int64_t span[UC_AXES], steps, chunks, least_taps;
+  int64_t team; /* warps that make products together */
 } setting;
+
+static int64_t rows_of(const setting *s, const tiling *t) {
+  return t->teams_m * s->team * t->mt * 16;
+}
 
 static int64_t x_rows(const setting *s, const tiling *t) {
   int64_t rows = t->samples;
@@ -47,19 +54,19 @@ static int64_t x_buffers(const setting *s) {
 }
 
 static int64_t weight_bytes(const setting *s, const tiling *t) {
-  return s->steps * t->warps_n * t->nt * 256;
+  return s->steps * t->teams_n * t->nt * 256;
 }
 
 static int64_t shared_bytes(const setting *s, const tiling *t) {
   int64_t staged = x_buffers(s) * x_rows(s, t) * ROW_BYTES + STAGES * weight_bytes(s, t);
-  int64_t sums = t->warps_n * 8 * (t->warps_m * t->mt * 16 * s->k->rt + 4) * 4; /* of one round */
-  return uc_max(staged, sums);
+  int64_t sums = t->teams_n * 8 * (rows_of(s, t) * s->k->rt + 4) * 4; /* of one round */
+  return uc_max(staged, sums) + x_rows(s, t) * 4;
 }
 
 static int64_t blocks_of(const setting *s, const tiling *t) {
   const upconv_problem *p = &s->e->lowered->conv;
   int64_t blocks = uc_ceil_div(uc_max(1, p->batch), t->samples) * s->k->residue_groups * p->groups *
-                   uc_ceil_div(s->e->group_out, t->warps_n * t->nt * 8);
+                   uc_ceil_div(s->e->group_out, t->teams_n * t->nt * 8);
   for (int a = 0; a < UC_AXES; a++) blocks *= uc_ceil_div(s->extent[a], t->cells[a]);
   return blocks;
 }
@@ -67,12 +74,15 @@ static int64_t blocks_of(const setting *s, const tiling *t) {
 /* Products, shared memory and the second-level cache work side by side; a block alone waits for each in turn. */
 static double estimate(const setting *s, const tiling *t) {
   const uc_cuda_engine *e = s->e;
-  double warps = (double)(t->warps_m * t->warps_n),
-         taps = (double)s->k->tap_count / (double)s->k->residue_groups;
-  double products = warps * (double)(s->steps * t->mt * t->nt) * PRODUCT;
+  double teams = (double)(t->teams_m * t->teams_n), warps = teams * (double)s->team;
+  double taps = (double)s->k->tap_count / (double)s->k->residue_groups;
+  double products =
+      warps * (double)(s->steps * t->mt * t->nt) * (s->team > 1 ? WGMMA_PRODUCT : PRODUCT);
   double copied =
       (double)weight_bytes(s, t) + (double)(x_rows(s, t) * s->steps * 32) / fmax(1, taps);
-  double shared = warps * (double)(s->steps * (t->mt * 4 + t->nt * 2)) + copied / 128;
+  /* wgmma reads weights once for each of its 64 rows */
+  double reads = (double)(s->team > 1 ? t->mt * t->nt : s->team * t->nt);
+  double shared = (double)s->steps * (warps * (double)t->mt * 4 + teams * reads * 2) + copied / 128;
   double stage = fmax(fmax(products, shared), copied / L2_BYTES);
   double threads = 32 * warps, registers = (double)(s->k->rt * t->mt * t->nt * 4 + 64);
   double resident = fmin(floor(UC_CUDA_SHARED_OF_SM / (double)shared_bytes(s, t)),
@@ -89,7 +99,7 @@ static double estimate(const setting *s, const tiling *t) {
 /* The box of at most `rows` cells that is best; widths and heights divide the extent into nearly equal parts. */
 static void choose_box(const setting *s, tiling *t, tiling *best) {
   const int64_t *extent = s->extent;
-  int64_t rows = t->warps_m * t->mt * 16, batch = uc_max(1, s->e->lowered->conv.batch);
+  int64_t rows = rows_of(s, t), batch = uc_max(1, s->e->lowered->conv.batch);
   int64_t least_w = uc_ceil_div(extent[2], rows);
   for (int64_t i = 0; i < MAX_BOX_TRIES; i++) {
     t->cells[2] = uc_ceil_div(extent[2], least_w + i);
@@ -115,11 +125,12 @@ static void choose_tiling(const setting *s, tiling *best) {
   int64_t columns = uc_power_of_two(uc_ceil_div(s->e->group_out, 8));
   best->seconds = -1;
   tiling t;
-  for (t.warps_n = 1; t.warps_n <= 4 && t.warps_n <= columns; t.warps_n *= 2)
-    for (t.nt = 1; t.nt <= 8 && t.nt * t.warps_n <= columns; t.nt *= 2)
-      for (t.mt = 1; t.mt <= 4; t.mt *= 2)
-        for (t.warps_m = 4 / t.warps_n; t.warps_m * t.warps_n <= 8; t.warps_m *= 2)
-          if (s->k->rt * t.mt * t.nt <= MAX_FRAGMENTS) choose_box(s, &t, best);
+  for (t.teams_n = 1; t.teams_n * s->team <= MOST_WARPS && t.teams_n <= columns; t.teams_n *= 2)
+    for (t.nt = 1; t.nt <= (s->team > 1 ? 16 : 8) && t.nt * t.teams_n <= columns; t.nt *= 2)
+      for (t.mt = 1; t.mt <= (s->team > 1 ? 2 : 4); t.mt *= 2)
+        for (t.teams_m = 1; t.teams_m * t.teams_n * s->team <= MOST_WARPS; t.teams_m *= 2)
+          if (s->k->rt * t.mt * t.nt <= MAX_FRAGMENTS && t.teams_m * t.teams_n * s->team >= 4)
+            choose_box(s, &t, best);
 }
 
 /* Taps of a group of residues, and the least and greatest shift of its cells. */
@@ -182,13 +193,15 @@ const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
   setting s = {.e = e, .k = k, .extent = extent};
   s.steps = uc_min(e->ci_steps, ROW_WORDS / 8);
   s.chunks = uc_ceil_div(e->ci_steps, s.steps);
+  s.team = strcmp(e->target.arch, "sm_90a") == 0 ? 4 : 1;
   measure_groups(&s);
   tiling t;
   choose_tiling(&s, &t);
   if (t.seconds < 0) return "tile and weights of one chunk do not fit shared memory";
-  k->mt = t.mt, k->nt = t.nt, k->warps_m = t.warps_m;
-  k->threads = 32 * t.warps_m * t.warps_n;
-  k->bm = t.warps_n * t.nt * 8;
+  k->wgmma = s.team > 1;
+  k->mt = t.mt, k->nt = t.nt, k->warps_m = t.teams_m;
+  k->threads = 32 * s.team * t.teams_m * t.teams_n;
+  k->bm = t.teams_n * t.nt * 8;
   k->samples = t.samples;
   k->strip = 1;
   k->chunk = s.steps * 8;
@@ -200,6 +213,7 @@ const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
     k->x_size[a] = t.cells[a] + s.span[a];
   }
   k->staging_floats = shared_bytes(&s, &t) / 4;
+  k->located_at = k->staging_floats - x_rows(&s, &t);
   k->shared_weights = true;
   k->seconds = t.seconds + rows_seconds(e);
   return NULL;

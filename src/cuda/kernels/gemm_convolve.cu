@@ -6,10 +6,11 @@ struct Feed {
   int chunk, tap, stage;
 };
 
-__device__ __forceinline__ void feed(const Args &a, const Tile &tile, int rg, u32 xs, u32 ws, Feed &next) {
+__device__ __forceinline__ void feed(const Args &a, const Tile &tile, int rg, const char *rows, const int *located, u32 xs, u32 ws,
+                                     Feed &next) {
   const int first = tap_begin[rg * RT], end = tap_begin[(rg + 1) * RT];
   if (next.chunk < CHUNKS) {
-    if (next.tap == first) stage_rows(a, tile, rg, next.chunk, xs + next.chunk % X_BUFFERS * X_BYTES);
+    if (next.tap == first) stage_rows(a, rows, next.chunk, located, xs + next.chunk % X_BUFFERS * X_BYTES);
     stage_weights(a, tile, next.chunk, tap_kernel[next.tap], ws + next.stage * W_BYTES);
     next.stage = next.stage + 1 == STAGES ? 0 : next.stage + 1;
     if (++next.tap == end) next.tap = first, next.chunk++;
@@ -20,17 +21,22 @@ __device__ __forceinline__ void feed(const Args &a, const Tile &tile, int rg, u3
 // Sums go through shared memory, 8 channels of every warp at a time: so neighbouring lanes finish neighbours in memory, and
 // the code that finishes exists once. A channel's cells are PITCH words apart from the next one's: lanes of a store, 8
 // cells of 4 pairs of channels, meet few banks twice.
-enum { ROWS = WARPS_M * MT * 16, WARPS_N = THREADS / 32 / WARPS_M, ROUND_CHANNELS = WARPS_N * 8, PITCH = ROWS * RT + 4 };
+enum {
+  ROWS = WARPS_M * MT * 16 * TEAM,
+  WARPS_N = THREADS / 32 / TEAM / WARPS_M,
+  ROUND_CHANNELS = WARPS_N * 8,
+  PITCH = ROWS * RT + 4
+};
 
 __device__ __forceinline__ void put_sums(float *out, const Sums &sums, int j) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int cell = warp % WARPS_M * MT * 16 + lane / 4, c = warp / WARPS_M * 8 + lane % 4 * 2;
+  const int c = warp / TEAM / WARPS_M * 8 + lane % 4 * 2;
 #pragma unroll
   for (int i = 0; i < MT; i++)
 #pragma unroll
     for (int k = 0; k < 4; k++)
 #pragma unroll
-      for (int r = 0; r < RT; r++) out[(c + k % 2) * PITCH + (cell + 16 * i + k / 2 * 8) * RT + r] = sums[r][i][j][k];
+      for (int r = 0; r < RT; r++) out[(c + k % 2) * PITCH + (fragment_cell(warp, i) + lane / 4 + k / 2 * 8) * RT + r] = sums[r][i][j][k];
 }
 
 // All residues of one cell and channel, which is row `row` of the round.
@@ -71,6 +77,7 @@ __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int
 __device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg, bool resident, float *smem) {
   (void)resident;
   const u32 xs = (u32)__cvta_generic_to_shared(smem), ws = xs + X_BUFFERS * X_BYTES;
+  int *located = (int *)smem + LOCATED_AT;
   const Place p = place_of(threadIdx.x);
   Sums sums;
 #pragma unroll
@@ -83,9 +90,12 @@ __device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg
         for (int k = 0; k < 4; k++) sums[r][i][j][k] = 0.0f;
   if (tap_begin[rg * RT] < tap_begin[(rg + 1) * RT]) {
     __syncthreads(); // the last tile's stages have been read
+    locate_rows(a, tile, rg, located);
+    const char *rows = rows_of(a, tile, rg);
+    __syncthreads();
     Feed next = {0, tap_begin[rg * RT], 0};
 #pragma unroll 1
-    for (int i = 0; i < STAGES - 1; i++) feed(a, tile, rg, xs, ws, next);
+    for (int i = 0; i < STAGES - 1; i++) feed(a, tile, rg, rows, located, xs, ws, next);
     int stage = 0;
 #pragma unroll 1
     for (int chunk = 0; chunk < CHUNKS; chunk++) {
@@ -96,14 +106,17 @@ __device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg
 #pragma unroll 1
         for (int tap = tap_begin[rg * RT + r]; tap < end; tap++) {
           wait_copies<STAGES - 2>();
+          show_copies();
+          finish_products();
           __syncthreads(); // this stage is there for all; the one before has been read by all
-          feed(a, tile, rg, xs, ws, next);
           multiply(p, tap, x, ws + stage * W_BYTES, sums[r]);
+          feed(a, tile, rg, rows, located, xs, ws, next);
           stage = stage + 1 == STAGES ? 0 : stage + 1;
         }
       }
     }
     wait_copies<0>();
+    finish_products();
   }
   finish_sums(a, tile, rg, smem, sums);
 }

@@ -28,7 +28,9 @@ extern "C" __global__ void __launch_bounds__(256) pack_weights(const __grid_cons
     i64 rest = at;
 #if defined(WORD_IS_F32) || defined(WORD_IS_F16) || defined(WORD_IS_BF16)
     // [group][step][KERNEL][CO_PAD / 8][lane][STEP_WORDS / 4]: lane 4 g + t holds words t (and t + 4) of column g
-    const int half = (int)(rest % (STEP_WORDS / 4)), lane = (int)(rest / (STEP_WORDS / 4) % 32);
+    // with CORE_ORDER the words t of all lanes come first, then t + 4
+    const int half = (int)(CORE_ORDER ? rest / 32 % 2 : rest % (STEP_WORDS / 4));
+    const int lane = (int)(CORE_ORDER ? rest % 32 : rest / (STEP_WORDS / 4) % 32);
     rest /= 8 * STEP_WORDS;
     const int column = (int)(rest % (CO_PAD / 8)) * 8 + lane / 4;
     rest /= CO_PAD / 8;
