@@ -114,7 +114,11 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
     define(text, "Y_LAST", last && e->lowered->source.y_layout == UPCONV_CHANNELS_LAST);
     define(text, "STAGES", k->stages);
     define(text, "WGMMA", k->wgmma);
+    define(text, "WARPS_N", k->teams_n);
+    define(text, "MOVES_REGISTERS", k->moves_registers);
+    define(text, "ROUND", k->round);
     define(text, "LOCATED_AT", k->located_at);
+    define(text, "BARRIERS_AT", k->barriers_at);
     define(text, "X_BUFFERS", k->x_buffers);
     uc_text_add(text, "#define WORD_IS_%s 1\n#define ROWS_NAME %s_rows\n",
                 uc_cuda_type_name(e->word), k->name);
@@ -150,7 +154,6 @@ static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
               "struct Rows {\n"
               "  const char *origin;\n"
               "  i64 stride[6];\n"
-              "  int words;                      // of a position and group, whole\n"
               "};\n");
   uc_text_add(text,
               "\nstruct Args {\n"
@@ -190,23 +193,12 @@ static void emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name,
   uc_text_add(text, "};\n");
 }
 
-/* A tap's shift within the input tile, in a box of the given width and height. */
-static int64_t shift_in(const uc_cuda_kernel *k, const uc_cuda_tap *tap,
-                        const int64_t size[UC_AXES]) {
+static int64_t tap_offset(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
   int64_t base[UC_AXES];
   memcpy(base, k->x_base, sizeof base);
   if (k->gemm) uc_cuda_gemm_base(k, tap->residue / k->rt, base);
-  return ((tap->delta[0] - base[0]) * size[1] + tap->delta[1] - base[1]) * size[2] + tap->delta[2] -
-         base[2];
-}
-
-static int64_t tap_offset(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
-  return shift_in(k, tap, k->x_size);
-}
-
-/* The same in a box of the tile's cells: gemm's order of the units of a row. */
-static int64_t tap_swizzle(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
-  return shift_in(k, tap, k->cells);
+  return ((tap->delta[0] - base[0]) * k->x_size[1] + tap->delta[1] - base[1]) * k->x_size[2] +
+         tap->delta[2] - base[2];
 }
 
 static int64_t tap_kernel(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
@@ -265,9 +257,8 @@ static void emit_rows(uc_text *text, const uc_cuda_kernel *k) {
   emit_table(text, k, "tap_window", tap_window);
 }
 
-/* Many channels: the order of units, and where the input tile of a group of residues begins. */
+/* Many channels: where the input tile of a group of residues begins. */
 static void emit_groups(uc_text *text, const uc_cuda_kernel *k) {
-  emit_table(text, k, "tap_swizzle", tap_swizzle);
   uc_text_add(text, "%s const int first_delta[][3] = {", table_space(k));
   for (int64_t g = 0; g < k->residue_groups; g++) {
     int64_t base[UC_AXES];
@@ -351,12 +342,10 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
     const char *const mma[] = {"mma", "stage", "mma_convolve"},
                       *const ffma[] = {"ffma", "stage", "ffma_convolve"},
                       *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve"},
-                      *const gemm[] = {"gemm", k->wgmma ? "gemm_wgmma" : "gemm_mma",
-                                       "gemm_convolve"};
+                      *const gemm[] = {"gemm", k->wgmma ? "gemm_wgmma" : "gemm_mma", "gemm_rows"};
     const char *const *file = k->mma ? mma : k->gemm ? gemm : k->depthwise ? depthwise : ffma;
     if (k->wgmma) emit_wgmma(text, e, k);
     for (int i = 0; i < 3; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
-    if (k->gemm) uc_text_add(text, "%s\n", uc_cuda_embedded("gemm_rows"));
   }
   uc_text_add(text, "%s", uc_cuda_embedded(k->fused ? "fused" : "tiled"));
   if (k->pass->reduce_op >= 0) uc_cuda_emit_combine(text, e, k);

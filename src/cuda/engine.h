@@ -77,9 +77,10 @@ typedef struct uc_cuda_kernel {
   int64_t mc, thread_cells, bm, threads, chunk;
   int64_t mt, nt, warps_m, rounds; /* gemm: teams of warps */
   int64_t samples;                 /* gemm: of a tile; else 1 */
-  bool wgmma;                      /* gemm: four warps make products together */
-  int64_t located_at, chunks, stages,
-      x_buffers;  /* gemm: of the depth; copies under way; halo tiles */
+  /* gemm: four warps make products together; teams of warps along the channels; fragments of columns that are finished at
+     once; where tables and barriers lie in shared memory; parts of the depth; copies under way; halo tiles */
+  bool wgmma, moves_registers;
+  int64_t teams_n, round, located_at, barriers_at, chunks, stages, x_buffers;
   double seconds; /* gemm: what it should take */
   int64_t strip;  /* neighbouring cells along W that a thread finishes together */
   /* tensor cores: positions of the input loaded together, and by one instruction; words of a plane and of a step of the

@@ -220,28 +220,30 @@ static int64_t grid_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k, int
 
 /* Where a position's row lies: element (0, 0, 0) of sample 0 at origin, strides in bytes: sample, group, chunk, D, H, W. */
 typedef struct row_view {
-  int64_t origin, stride[6], words;
+  int64_t origin, stride[6];
 } row_view;
 
-/* Whether x itself is such rows: channels-last, in the words' own type, every row aligned to 16 bytes. */
+/* Whether x itself is such rows: channels-last, in the words' own type, whole steps, every row aligned to 16 bytes. */
 static bool is_rows(const uc_cuda_engine *e, const upconv_tensor *x) {
-  int64_t strides = (int64_t)(intptr_t)x->data | e->group_in * 2;
+  if (e->group_in % 16 != 0) return false;
+  int64_t strides = (int64_t)(intptr_t)x->data;
   for (int i = 0; i < UC_RANK; i++)
     if (i != 1 && x->shape[i] > 1) strides |= x->stride[i] * 2;
   return e->word != UPCONV_F32 && (x->stride[1] == 1 || x->shape[1] == 1) && strides % 16 == 0;
 }
 
 static row_view own_rows(const uc_cuda_engine *e, const uc_cuda_kernel *k, const upconv_tensor *x) {
-  row_view v = {.origin = (int64_t)(intptr_t)x->data, .words = e->group_in / 2};
+  row_view v = {.origin = (int64_t)(intptr_t)x->data};
   const int64_t elements[6] = {x->stride[0], e->group_in,  k->chunk * 2,
                                x->stride[2], x->stride[3], x->stride[4]};
   for (int i = 0; i < 6; i++) v.stride[i] = elements[i] * 2;
+  for (int i = 0; i < UC_AXES; i++) /* the stride of a single element means nothing */
+    if (x->shape[i + 2] == 1) v.stride[i + 3] = 0;
   return v;
 }
 
 static row_view made_rows(const run *r, const uc_cuda_kernel *k, const upconv_tensor *x) {
-  row_view v = {.origin = (int64_t)(intptr_t)r->call->workspace + (int64_t)r->rows_at,
-                .words = k->chunks * k->chunk};
+  row_view v = {.origin = (int64_t)(intptr_t)r->call->workspace + (int64_t)r->rows_at};
   v.stride[5] = k->chunk * 4;
   v.stride[4] = v.stride[5] * x->shape[4];
   v.stride[3] = v.stride[4] * x->shape[3];
@@ -281,8 +283,6 @@ static upconv_status put_rows(const run *r, const uc_cuda_kernel *k, arguments *
     status = uc_fail(UPCONV_UNSUPPORTED, "x: its strides are more than one tile spans");
   put_i64(a, v.origin);
   for (int i = 0; i < 6; i++) put_i64(a, v.stride[i]);
-  put_int(a, v.words);
-  put_int(a, 0);
   return status;
 }
 

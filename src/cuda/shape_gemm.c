@@ -11,9 +11,9 @@ enum {
   MAX_HELD = 4,       /* residues, without a pool that needs more */
   MAX_POOLED = 8,
   ROW_WORDS = 32, /* of a chunk: 128 bytes */
-  ROW_BYTES = 128,
   STAGES = 4,
   MOST_WARPS = 8,
+  BARRIER_BYTES = 256,
   MAX_BOX_TRIES = 16, /* widths of a tile, and heights for each */
   REGISTERS = 65536
 };
@@ -39,6 +39,17 @@ typedef struct setting {
   int64_t team; /* warps that make products together */
 } setting;
 
+/* Whether the multiplying threads want more than the 168 registers that each of twelve warps can have. */
+static bool moves_registers(const setting *s, const tiling *t) {
+  return s->team > 1 && t->teams_m * t->teams_n == 2 && s->k->rt * t->mt * t->nt * 4 > 96;
+}
+
+/* Threads that only copy, with wgmma: two warps, or as many as can give registers away. */
+static int64_t copiers(const setting *s, const tiling *t) {
+  if (s->team == 1) return 0;
+  return moves_registers(s, t) ? 128 : 64;
+}
+
 static int64_t rows_of(const setting *s, const tiling *t) {
   return t->teams_m * s->team * t->mt * 16;
 }
@@ -57,10 +68,18 @@ static int64_t weight_bytes(const setting *s, const tiling *t) {
   return s->steps * t->teams_n * t->nt * 256;
 }
 
+static int64_t staged_bytes(const setting *s, const tiling *t) {
+  return x_buffers(s) * x_rows(s, t) * (s->steps * 32 + 16) + STAGES * weight_bytes(s, t);
+}
+
+/* Sums of 8 channels of every team, on their way to where they are finished. */
+static int64_t round_bytes(const setting *s, const tiling *t) {
+  return t->teams_n * 8 * (rows_of(s, t) * s->k->rt + 4) * 4;
+}
+
 static int64_t shared_bytes(const setting *s, const tiling *t) {
-  int64_t staged = x_buffers(s) * x_rows(s, t) * ROW_BYTES + STAGES * weight_bytes(s, t);
-  int64_t sums = t->teams_n * 8 * (rows_of(s, t) * s->k->rt + 4) * 4; /* of one round */
-  return uc_max(staged, sums) + x_rows(s, t) * 4;
+  return uc_max(staged_bytes(s, t), round_bytes(s, t)) + uc_ceil_div(x_rows(s, t), 4) * 16 +
+         BARRIER_BYTES;
 }
 
 static int64_t blocks_of(const setting *s, const tiling *t) {
@@ -84,7 +103,8 @@ static double estimate(const setting *s, const tiling *t) {
   double reads = (double)(s->team > 1 ? t->mt * t->nt : s->team * t->nt);
   double shared = (double)s->steps * (warps * (double)t->mt * 4 + teams * reads * 2) + copied / 128;
   double stage = fmax(fmax(products, shared), copied / L2_BYTES);
-  double threads = 32 * warps, registers = (double)(s->k->rt * t->mt * t->nt * 4 + 64);
+  double threads = 32 * warps + (double)copiers(s, t),
+         registers = (double)(s->k->rt * t->mt * t->nt * 4 + 64);
   double resident = fmin(floor(UC_CUDA_SHARED_OF_SM / (double)shared_bytes(s, t)),
                          floor(REGISTERS / (threads * fmin(255, registers))));
   double blocks = ceil((double)blocks_of(s, t) / e->target.sm_count),
@@ -200,7 +220,11 @@ const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
   if (t.seconds < 0) return "tile and weights of one chunk do not fit shared memory";
   k->wgmma = s.team > 1;
   k->mt = t.mt, k->nt = t.nt, k->warps_m = t.teams_m;
-  k->threads = 32 * s.team * t.teams_m * t.teams_n;
+  k->threads = 32 * s.team * t.teams_m * t.teams_n + copiers(&s, &t);
+  k->moves_registers = moves_registers(&s, &t);
+  k->teams_n = t.teams_n;
+  for (k->round = t.nt; k->round > 1 && k->round * round_bytes(&s, &t) > staged_bytes(&s, &t);)
+    k->round /= 2;
   k->bm = t.teams_n * t.nt * 8;
   k->samples = t.samples;
   k->strip = 1;
@@ -213,7 +237,8 @@ const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
     k->x_size[a] = t.cells[a] + s.span[a];
   }
   k->staging_floats = shared_bytes(&s, &t) / 4;
-  k->located_at = k->staging_floats - x_rows(&s, &t);
+  k->barriers_at = k->staging_floats - BARRIER_BYTES / 4;
+  k->located_at = k->barriers_at - uc_ceil_div(x_rows(&s, &t), 4) * 4;
   k->shared_weights = true;
   k->seconds = t.seconds + rows_seconds(e);
   return NULL;

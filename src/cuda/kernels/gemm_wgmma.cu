@@ -1,30 +1,209 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of one tap, four warps together: sm_90a. Rows come from registers, weights from shared memory, which is read once
-// for 64 cells. They are under way while the next stage is copied.
+// A tile of many channels on sm_90a. Four warps multiply together: rows come from registers, weights from shared memory, which
+// is read once for 64 cells. Two more warps copy, one the weights, one the rows; barriers in shared memory tell when a
+// stage is full and when it is free again, so that teams need not wait for each other.
+
+// ---- barriers ----
+
+__device__ __forceinline__ void init_barrier(u32 barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void end_barrier(u32 barrier) {
+  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives, and makes the phase wait for so many bytes of copies.
+__device__ __forceinline__ void arrive_expecting(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+// Until the phase of that parity is over; of a new barrier, the one before the first is.
+__device__ __forceinline__ void wait(u32 barrier, u32 parity) {
+  asm volatile("{\n.reg .pred done;\nagain:\n"
+               "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+               "@done bra over;\nbra again;\nover:\n}" ::"r"(barrier), "r"(parity) : "memory");
+}
+__device__ __forceinline__ void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+      ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+
+// The four kinds, 8 bytes each.
+struct Barriers {
+  u32 full, free, rows_full, rows_free;
+};
+
+__device__ __forceinline__ Barriers barriers_at(u32 at) {
+  Barriers b = {at, at + 8 * STAGES, at + 16 * STAGES, at + 16 * STAGES + 8 * X_BUFFERS};
+  return b;
+}
+
+enum { BARRIERS = 2 * STAGES + 2 * X_BUFFERS, MULTIPLYING_WARPS = MULTIPLIERS / 32 };
+
+__device__ __forceinline__ void init_barriers(const Barriers &b) {
+  for (int i = 0; i < STAGES; i++) {
+    init_barrier(b.full + 8 * i, 1);
+    init_barrier(b.free + 8 * i, MULTIPLYING_WARPS);
+  }
+  for (int i = 0; i < X_BUFFERS; i++) {
+    init_barrier(b.rows_full + 8 * i, 32);
+    init_barrier(b.rows_free + 8 * i, MULTIPLYING_WARPS);
+  }
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Position in a ring, and the parity of its turn.
+struct Turn {
+  int at, parity;
+};
+template <int LENGTH>
+__device__ __forceinline__ void step(Turn &turn) {
+  if (++turn.at == LENGTH) turn.at = 0, turn.parity ^= 1;
+}
+
+// ---- copying ----
+
+__device__ __forceinline__ void copy_weights(const Args &a, const Tile &tile, int rg, const Barriers &b, u32 ws) {
+  if (threadIdx.x % 32 != 0) return;
+  enum { BM_LAST = CO_PAD % BM == 0 ? BM : CO_PAD % BM };
+  const u32 bytes = (tile.c0 + BM > CO_PAD ? BM_LAST : BM) / 8 * BLOCK_UNITS * 16;
+  const int first = tap_begin[rg * RT], end = tap_begin[(rg + 1) * RT];
+  Turn turn = {0, 1};
+#pragma unroll 1
+  for (int chunk = 0; chunk < CHUNKS; chunk++) {
+    const int steps = CI_STEPS - chunk * STEPS < STEPS ? CI_STEPS - chunk * STEPS : STEPS;
+#pragma unroll 1
+    for (int tap = first; tap < end; tap++) {
+      const uint4 *from = weights_of(a, tile, chunk, tap_kernel[tap]);
+      wait(b.free + 8 * turn.at, turn.parity);
+      arrive_expecting(b.full + 8 * turn.at, steps * bytes);
+#pragma unroll
+      for (int q = 0; q < STEPS; q++)
+        if (q < steps)
+          copy_bulk(ws + turn.at * W_BYTES + q * STEP_UNITS * 16, from + q * KERNEL * PACKED_ROW, bytes, b.full + 8 * turn.at);
+      step<STAGES>(turn);
+    }
+  }
+}
+
+// Finds the tile's rows, makes zeros of those outside x in every buffer, and returns how many there are.
+__device__ __forceinline__ int prepare_rows(const Args &a, const Tile &tile, int rg, int *located, float *xs) {
+  int inside = 0;
+  for (int row = threadIdx.x % 32; row < X_ROWS; row += 32) {
+    const int at = locate_row(a, tile, rg, row);
+    located[row] = at;
+    inside += at >= 0;
+    if (at >= 0) continue;
+#pragma unroll 1
+    for (int i = 0; i < X_BUFFERS * UNITS; i++)
+      *(uint4 *)((char *)xs + i / UNITS * X_BYTES + row * ROW_BYTES + i % UNITS * 16) = make_uint4(0, 0, 0, 0);
+  }
+  return __reduce_add_sync(0xffffffff, inside);
+}
+
+__device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, int rg, const Barriers &b, float *smem, u32 xs) {
+  int *located = (int *)smem + LOCATED_AT;
+  const int lane = threadIdx.x % 32, inside = prepare_rows(a, tile, rg, located, smem);
+  const char *rows = rows_of(a, tile, rg);
+  Turn turn = {0, 1};
+#pragma unroll 1
+  for (int chunk = 0; chunk < CHUNKS; chunk++) {
+    const int words = CI_STEPS * 8 - chunk * EC < EC ? CI_STEPS * 8 - chunk * EC : EC;
+    const char *from = rows + chunk * a.rows.stride[2];
+    const u32 to = xs + turn.at * X_BYTES, full = b.rows_full + 8 * turn.at;
+    wait(b.rows_free + 8 * turn.at, turn.parity);
+    if (lane == 0) arrive_expecting(full, inside * words * 4);
+    __syncwarp(); // no copy ends before it is expected
+#pragma unroll 1
+    for (int row = lane; row < X_ROWS; row += 32) {
+      const int at = located[row];
+      if (at >= 0) copy_bulk(to + row * ROW_BYTES, from + (i64)at * 16, words * 4, full);
+    }
+    if (lane != 0) arrive(full); // each lane for the zeros that it wrote
+    step<X_BUFFERS>(turn);
+  }
+}
+
+// ---- multiplying ----
 
 // The matrix of weights at an address: 8 columns of 16 bytes in a row, the other half of a step 128 bytes on, the next 8
 // columns 256 bytes on.
-__device__ __forceinline__ unsigned long long weights_at(u32 address) {
+__device__ __forceinline__ unsigned long long matrix_at(u32 address) {
   return (unsigned long long)(address >> 4 & 0x3fff) | 8ull << 16 | 16ull << 32;
 }
 
-// Products that have begun are done.
-__device__ __forceinline__ void finish_products() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
-// What this thread has copied can be seen by them.
-__device__ __forceinline__ void show_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 // x, w: the halo tile and the weights of one tap.
-__device__ __forceinline__ void multiply(const Place &p, int tap, u32 x, u32 w, float (&sums)[MT][NT][4]) {
+__device__ __forceinline__ void multiply(const Place &p, int tap, int chunk, u32 x, u32 w, float (&sums)[MT][NT][4]) {
   u32 address[MT], rows[STEPS][MT][4];
   addresses_of(p, tap, x, address);
 #pragma unroll
   for (int q = 0; q < STEPS; q++)
 #pragma unroll
-    for (int i = 0; i < MT; i++) load_matrices(address[i] ^ (q * 32), rows[q][i]);
+    for (int i = 0; i < MT; i++) load_matrices(address[i] + q * 32, rows[q][i]);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-  for (int q = 0; q < STEPS; q++)
+  for (int q = 0; q < STEPS; q++) {
+    // the last chunk may be shorter: what lies behind it is not even zero
+    if (CI_STEPS % STEPS != 0 && chunk * STEPS + q >= CI_STEPS) continue;
 #pragma unroll
-    for (int i = 0; i < MT; i++) wgmma(sums[i], rows[q][i], weights_at(w + p.w + q * STEP_UNITS * 16));
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    for (int i = 0; i < MT; i++) wgmma(sums[i], rows[q][i], matrix_at(w + p.w + q * STEP_UNITS * 16));
+  }
+  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+__device__ __forceinline__ void multiply_all(int rg, const Barriers &b, u32 xs, u32 ws, Sums &sums) {
+  const Place p = place_of(threadIdx.x);
+  const bool first_lane = threadIdx.x % 32 == 0;
+  Turn turn = {0, 0}, rows = {0, 0};
+#pragma unroll 1
+  for (int chunk = 0; chunk < CHUNKS; chunk++) {
+    wait(b.rows_full + 8 * rows.at, rows.parity);
+#pragma unroll
+    for (int r = 0; r < RT; r++) {
+      const int end = tap_begin[rg * RT + r + 1];
+#pragma unroll 1
+      for (int tap = tap_begin[rg * RT + r]; tap < end; tap++) {
+        wait(b.full + 8 * turn.at, turn.parity);
+        multiply(p, tap, chunk, xs + rows.at * X_BYTES, ws + turn.at * W_BYTES, sums[r]);
+        if (first_lane) arrive(b.free + 8 * turn.at);
+        step<STAGES>(turn);
+      }
+    }
+    if (first_lane) arrive(b.rows_free + 8 * rows.at);
+    step<X_BUFFERS>(rows);
+  }
+}
+
+// Registers that copying warps give to the others, where twelve warps would have too few: 168 of each thread.
+__device__ __forceinline__ void give_registers() {
+  if (MOVES_REGISTERS) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+}
+__device__ __forceinline__ void take_registers() {
+  if (MOVES_REGISTERS) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+}
+
+__device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg, bool resident, float *smem) {
+  (void)resident;
+  const u32 xs = (u32)__cvta_generic_to_shared(smem), ws = xs + X_BUFFERS * X_BYTES;
+  const Barriers b = barriers_at(xs + BARRIERS_AT * 4);
+  const bool any = tap_begin[rg * RT] < tap_begin[(rg + 1) * RT];
+  const int warp = threadIdx.x / 32;
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // copies come after what the last tile did
+  __syncthreads();
+  if (threadIdx.x == 0) init_barriers(b);
+  __syncthreads();
+  if (warp >= MULTIPLYING_WARPS) {
+    give_registers();
+    if (warp == MULTIPLYING_WARPS && any) copy_weights(a, tile, rg, b, ws);
+    if (warp == MULTIPLYING_WARPS + 1 && any) copy_rows(a, tile, rg, b, smem, xs);
+  } else {
+    take_registers();
+    Sums sums;
+    clear(sums);
+    if (any) multiply_all(rg, b, xs, ws, sums);
+    finish_sums(a, tile, rg, smem, sums);
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < BARRIERS; i += THREADS) end_barrier(b.full + 8 * i);
 }
