@@ -148,15 +148,19 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
 
 /* Laid out as launch_pass in launch.c writes it. */
 static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  if (k->gemm)
-    uc_text_add(
-        text, "\n// x as rows of words: in bytes, from sample to sample, group, chunk, position.\n"
-              "struct Rows {\n"
-              "  const char *origin;\n"
-              "  i64 stride[6];\n"
-              "};\n");
+  if (k->wgmma)
+    uc_text_add(text, "\n// x as rows of words, for the copy engine.\n"
+                      "struct __align__(64) Map {\n  i64 words[16];\n};\n");
+  else if (k->gemm)
+    uc_text_add(text, "\n// x as rows of words: in bytes, from sample to sample, group, chunk, "
+                      "position.\n"
+                      "struct Rows {\n"
+                      "  const char *origin;\n"
+                      "  i64 stride[6];\n"
+                      "};\n");
   uc_text_add(text,
               "\nstruct Args {\n"
+              "%s"
               "  View x, y;\n"
               "  int x_step[3], y_step[3];       // their spatial strides: offsets within a tile "
               "fit 32 bits\n"
@@ -170,8 +174,11 @@ static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
               "  int y_begin[5], y_end[5];       // what to store\n"
               "  int size[%d][3];                // of every value\n"
               "};\n\n",
-              k->gemm ? "  Rows rows;\n" : "", (long long)uc_max(1, k->view_count),
-              e->program.value_count);
+              k->wgmma ? "  Map map;\n" : "",
+              k->wgmma  ? "  i64 first_sample;\n"
+              : k->gemm ? "  Rows rows;\n"
+                        : "",
+              (long long)uc_max(1, k->view_count), e->program.value_count);
 }
 
 /* ---- tables of taps ---- */

@@ -43,6 +43,7 @@ static const uc_library_symbol symbols[] = {
     SYMBOL(cuModuleGetGlobal, "_v2"),
     SYMBOL(cuFuncGetAttribute, ""),
     SYMBOL(cuFuncSetAttribute, ""),
+    SYMBOL(cuTensorMapEncodeTiled, ""),
     SYMBOL(cuOccupancyMaxActiveBlocksPerMultiprocessor, ""),
     SYMBOL(cuLaunchKernel, ""),
     SYMBOL(cuMemGetInfo, "_v2"),

@@ -87,6 +87,20 @@ enum { UC_STREAM_DEFAULT = 0, UC_STREAM_NON_BLOCKING = 1 };
 enum { UC_EVENT_DEFAULT = 0, UC_EVENT_BLOCKING_SYNC = 1, UC_EVENT_DISABLE_TIMING = 2 };
 enum { UC_CAPTURE_GLOBAL = 0, UC_CAPTURE_THREAD_LOCAL = 1, UC_CAPTURE_RELAXED = 2 };
 
+/* cuTensorMapEncodeTiled: 32-bit elements; units of 16 bytes permuted within 128; 128-byte fetches; zeros outside. */
+enum {
+  UC_MAP_U32 = 2,
+  UC_MAP_DENSE = 0,
+  UC_MAP_SWIZZLE_128 = 3,
+  UC_MAP_FETCH_128 = 2,
+  UC_MAP_ZEROS = 0
+};
+
+/* What the copy engine needs to know of a tensor. */
+typedef struct uc_cuda_tensor_map {
+  _Alignas(64) uint64_t words[16];
+} uc_cuda_tensor_map;
+
 typedef struct uc_cuda_driver {
   int version;      /* 13000 is CUDA 13.0 */
   int device_count; /* at least 1 */
@@ -117,6 +131,11 @@ typedef struct uc_cuda_driver {
                            const char *name);
   int (*cuFuncGetAttribute)(int *value, int attribute, uc_cuda_function function);
   int (*cuFuncSetAttribute)(uc_cuda_function function, int attribute, int value);
+  /* dims and box from the innermost on; strides in bytes, of all but the innermost */
+  int (*cuTensorMapEncodeTiled)(uc_cuda_tensor_map *map, int type, unsigned rank,
+                                const void *address, const uint64_t *dims, const uint64_t *strides,
+                                const unsigned *box, const unsigned *steps, int interleave,
+                                int swizzle, int promotion, int fill);
   int (*cuOccupancyMaxActiveBlocksPerMultiprocessor)(int *blocks, uc_cuda_function function,
                                                      int threads, size_t dynamic_shared_bytes);
   int (*cuLaunchKernel)(uc_cuda_function function, unsigned grid_x, unsigned grid_y,

@@ -75,15 +75,16 @@ static const uc_cuda_kernel *rows_kernel(const uc_cuda_engine *e) {
   return NULL;
 }
 
-/* Bytes of a position's row, all chunks of one group; of x as rows. */
-static int64_t row_bytes(const uc_cuda_kernel *k) { return k->chunks * k->chunk * 4; }
+enum { ROW_BYTES = 128 };
 
 static upconv_status rows_size(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                                const int64_t x_shape[UC_RANK], size_t *bytes) {
-  int64_t factors[] = {x_shape[0],  e->lowered->conv.groups, x_shape[2], x_shape[3], x_shape[4],
-                       row_bytes(k)},
+  int64_t factors[] = {x_shape[0], e->lowered->conv.groups,
+                       x_shape[2], x_shape[3],
+                       x_shape[4], k->chunks,
+                       ROW_BYTES},
           count;
-  if (!uc_product(factors, 6, &count) || count > INT64_MAX / 64)
+  if (!uc_product(factors, 7, &count) || count > INT64_MAX / 64)
     return uc_fail(UPCONV_OVERFLOW, "x has more elements than memory can hold");
   *bytes = (size_t)count;
   return UPCONV_OK;
@@ -220,21 +221,24 @@ static int64_t grid_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k, int
 
 /* Where a position's row lies: element (0, 0, 0) of sample 0 at origin, strides in bytes: sample, group, chunk, D, H, W. */
 typedef struct row_view {
-  int64_t origin, stride[6];
+  int64_t origin, stride[6], words; /* words: of all groups */
 } row_view;
 
-/* Whether x itself is such rows: channels-last, in the words' own type, whole steps, every row aligned to 16 bytes. */
+/* Whether x itself is such rows: channels-last, in the words' own type, whole steps, every row aligned to 16 bytes. What
+   the copy engine reads beyond a group must be beyond x too. */
 static bool is_rows(const uc_cuda_engine *e, const upconv_tensor *x) {
-  if (e->group_in % 16 != 0) return false;
-  int64_t strides = (int64_t)(intptr_t)x->data;
+  int64_t unit = e->lowered->conv.groups > 1 ? ROW_BYTES / 2 : 16;
+  if (e->word == UPCONV_F32 || e->group_in % unit != 0) return false;
+  if (x->stride[1] != 1 && x->shape[1] > 1) return false;
+  bool rows = (int64_t)(intptr_t)x->data % 16 == 0;
   for (int i = 0; i < UC_RANK; i++)
-    if (i != 1 && x->shape[i] > 1) strides |= x->stride[i] * 2;
-  return e->word != UPCONV_F32 && (x->stride[1] == 1 || x->shape[1] == 1) && strides % 16 == 0;
+    if (i != 1 && x->shape[i] > 1) rows = rows && x->stride[i] > 0 && x->stride[i] * 2 % 16 == 0;
+  return rows;
 }
 
-static row_view own_rows(const uc_cuda_engine *e, const uc_cuda_kernel *k, const upconv_tensor *x) {
-  row_view v = {.origin = (int64_t)(intptr_t)x->data};
-  const int64_t elements[6] = {x->stride[0], e->group_in,  k->chunk * 2,
+static row_view own_rows(const uc_cuda_engine *e, const upconv_tensor *x) {
+  row_view v = {.origin = (int64_t)(intptr_t)x->data, .words = e->lowered->conv.in_channels / 2};
+  const int64_t elements[6] = {x->stride[0], e->group_in,  ROW_BYTES / 2,
                                x->stride[2], x->stride[3], x->stride[4]};
   for (int i = 0; i < 6; i++) v.stride[i] = elements[i] * 2;
   for (int i = 0; i < UC_AXES; i++) /* the stride of a single element means nothing */
@@ -244,12 +248,13 @@ static row_view own_rows(const uc_cuda_engine *e, const uc_cuda_kernel *k, const
 
 static row_view made_rows(const run *r, const uc_cuda_kernel *k, const upconv_tensor *x) {
   row_view v = {.origin = (int64_t)(intptr_t)r->call->workspace + (int64_t)r->rows_at};
-  v.stride[5] = k->chunk * 4;
+  v.stride[2] = ROW_BYTES;
+  v.stride[1] = v.stride[2] * k->chunks;
+  v.stride[5] = v.stride[1] * r->e->lowered->conv.groups;
   v.stride[4] = v.stride[5] * x->shape[4];
   v.stride[3] = v.stride[4] * x->shape[3];
-  v.stride[2] = v.stride[3] * x->shape[2];
-  v.stride[1] = v.stride[2] * k->chunks;
-  v.stride[0] = v.stride[1] * r->e->lowered->conv.groups;
+  v.stride[0] = v.stride[3] * x->shape[2];
+  v.words = v.stride[5] / 4;
   return v;
 }
 
@@ -270,31 +275,63 @@ static upconv_status launch_rows(const run *r, const uc_cuda_kernel *k) {
   return launch(r->e, k->rows, items, 256, 0, r->call->stream, &a, "rows of x");
 }
 
-/* Makes rows where x is none, and writes struct Rows. */
-static upconv_status put_rows(const run *r, const uc_cuda_kernel *k, arguments *a) {
+/* Writes struct Rows. */
+static upconv_status put_rows(const uc_cuda_kernel *k, const upconv_tensor *x, const row_view *v,
+                              arguments *a) {
+  put_i64(a, v->origin - x->offset[0] * v->stride[0]);
+  for (int i = 0; i < 6; i++) put_i64(a, v->stride[i]);
+  int64_t reach = k->samples * v->stride[0]; /* of a tile: kernels count 16 bytes in 31 bits */
+  for (int i = 0; i < UC_AXES; i++) reach += k->x_size[i] * v->stride[i + 3];
+  if (reach / 16 <= INT32_MAX) return UPCONV_OK;
+  return uc_fail(UPCONV_UNSUPPORTED, "x: its strides are more than one tile spans");
+}
+
+/* Writes struct Map: words, W, H, D, N, and a box of the input tile. */
+static upconv_status put_map(const run *r, const uc_cuda_kernel *k, const row_view *v,
+                             arguments *a) {
+  const uc_cuda_driver *d = r->e->context->device->driver;
+  const int64_t *shape = r->call->x.shape;
+  const uint64_t dims[5] = {(uint64_t)v->words, (uint64_t)shape[4], (uint64_t)shape[3],
+                            (uint64_t)shape[2], (uint64_t)shape[0]};
+  const int order[4] = {5, 4, 3, 0};
+  uint64_t strides[4];
+  for (int i = 0; i < 4; i++) /* of a single element: any that is allowed */
+    strides[i] = dims[i + 1] > 1 ? (uint64_t)v->stride[order[i]] : 16;
+  const unsigned box[5] = {ROW_BYTES / 4, (unsigned)k->x_size[2], (unsigned)k->x_size[1],
+                           (unsigned)k->x_size[0], (unsigned)k->samples},
+                 steps[5] = {1, 1, 1, 1, 1};
+  uc_cuda_tensor_map map;
+  upconv_status status =
+      uc_cuda_check(d,
+                    d->cuTensorMapEncodeTiled(
+                        &map, UC_MAP_U32, 5, (const void *)(intptr_t)v->origin, dims, strides, box,
+                        steps, UC_MAP_DENSE, UC_MAP_SWIZZLE_128, UC_MAP_FETCH_128, UC_MAP_ZEROS),
+                    "a map of x");
+  put(a, &map, sizeof map);
+  return status;
+}
+
+/* Rows of x for a pass; made where x is none. */
+static upconv_status find_rows(const run *r, const uc_cuda_kernel *k, row_view *v) {
   const upconv_tensor *x = &r->call->x;
   bool own = is_rows(r->e, x);
-  row_view v = own ? own_rows(r->e, k, x) : made_rows(r, k, x);
-  upconv_status status = own ? UPCONV_OK : launch_rows(r, k);
-  v.origin -= x->offset[0] * v.stride[0];
-  int64_t reach = k->samples * v.stride[0]; /* of a tile: kernels count 16 bytes in 28 bits */
-  for (int i = 0; i < UC_AXES; i++) reach += k->x_size[i] * v.stride[i + 3];
-  if (status == UPCONV_OK && (k->samples > 1 || own) && reach >= (int64_t)1 << 31)
-    status = uc_fail(UPCONV_UNSUPPORTED, "x: its strides are more than one tile spans");
-  put_i64(a, v.origin);
-  for (int i = 0; i < 6; i++) put_i64(a, v.stride[i]);
-  return status;
+  *v = own ? own_rows(r->e, x) : made_rows(r, k, x);
+  return own ? UPCONV_OK : launch_rows(r, k);
 }
 
 static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   const uc_call *call = r->call;
   arguments a = {.length = 0};
   upconv_tensor y = kept_view(r, k->pass->result);
+  row_view rows = {0};
+  upconv_status status = k->gemm ? find_rows(r, k, &rows) : UPCONV_OK;
+  if (status == UPCONV_OK && k->wgmma) status = put_map(r, k, &rows, &a);
   put_view(&a, &call->x, false);
   put_view(&a, &y, false);
-  upconv_status status = put_steps(k, &call->x, k->x_size, "x", &a);
+  if (status == UPCONV_OK) status = put_steps(k, &call->x, k->x_size, "x", &a);
   if (status == UPCONV_OK) status = put_steps(k, &y, k->tile, "y", &a);
-  if (status == UPCONV_OK && k->gemm) status = put_rows(r, k, &a);
+  if (status == UPCONV_OK && k->wgmma) put_i64(&a, call->x.offset[0]);
+  if (status == UPCONV_OK && k->gemm && !k->wgmma) status = put_rows(k, &call->x, &rows, &a);
   if (status == UPCONV_OK) status = put_views(r, k, &a);
   if (status != UPCONV_OK) return status;
   put_i64(&a, (int64_t)(intptr_t)call->packed);

@@ -12,7 +12,9 @@ enum {
   MAX_POOLED = 8,
   ROW_WORDS = 32, /* of a chunk: 128 bytes */
   STAGES = 4,
+  ROW_BYTES = ROW_WORDS * 4,
   MOST_WARPS = 8,
+  MOST_COPIED = 256, /* along an axis, by the copy engine */
   BARRIER_BYTES = 256,
   MAX_BOX_TRIES = 16, /* widths of a tile, and heights for each */
   REGISTERS = 65536
@@ -69,7 +71,8 @@ static int64_t weight_bytes(const setting *s, const tiling *t) {
 }
 
 static int64_t staged_bytes(const setting *s, const tiling *t) {
-  return x_buffers(s) * x_rows(s, t) * (s->steps * 32 + 16) + STAGES * weight_bytes(s, t);
+  return x_buffers(s) * uc_ceil_div(x_rows(s, t) * ROW_BYTES, 1024) * 1024 +
+         STAGES * weight_bytes(s, t);
 }
 
 /* Sums of 8 channels of every team, on their way to where they are finished. */
@@ -97,8 +100,7 @@ static double estimate(const setting *s, const tiling *t) {
   double taps = (double)s->k->tap_count / (double)s->k->residue_groups;
   double products =
       warps * (double)(s->steps * t->mt * t->nt) * (s->team > 1 ? WGMMA_PRODUCT : PRODUCT);
-  double copied =
-      (double)weight_bytes(s, t) + (double)(x_rows(s, t) * s->steps * 32) / fmax(1, taps);
+  double copied = (double)weight_bytes(s, t) + (double)(x_rows(s, t) * ROW_BYTES) / fmax(1, taps);
   /* wgmma reads weights once for each of its 64 rows */
   double reads = (double)(s->team > 1 ? t->mt * t->nt : s->team * t->nt);
   double shared = (double)s->steps * (warps * (double)t->mt * 4 + teams * reads * 2) + copied / 128;
@@ -116,6 +118,13 @@ static double estimate(const setting *s, const tiling *t) {
   return (fmax(busy, waiting) + START) / CLOCK;
 }
 
+/* Whether the copy engine takes a halo tile at once. */
+static bool copies(const setting *s, const tiling *t) {
+  bool fits = t->samples <= MOST_COPIED;
+  for (int a = 0; a < UC_AXES; a++) fits = fits && t->cells[a] + s->span[a] <= MOST_COPIED;
+  return fits || s->team == 1;
+}
+
 /* The box of at most `rows` cells that is best; widths and heights divide the extent into nearly equal parts. */
 static void choose_box(const setting *s, tiling *t, tiling *best) {
   const int64_t *extent = s->extent;
@@ -131,7 +140,7 @@ static void choose_box(const setting *s, tiling *t, tiling *best) {
       bool whole = memcmp(t->cells, extent, sizeof t->cells) == 0;
       int64_t most = whole ? uc_max(1, uc_min(batch, rows / uc_volume(t->cells))) : 1;
       t->samples = uc_ceil_div(batch, uc_ceil_div(batch, most));
-      if (shared_bytes(s, t) > s->e->target.shared_bytes) continue;
+      if (shared_bytes(s, t) > s->e->target.shared_bytes || !copies(s, t)) continue;
       t->seconds = estimate(s, t);
       if (best->seconds < 0 || t->seconds < best->seconds) *best = *t;
       if (t->cells[1] == 1) break;

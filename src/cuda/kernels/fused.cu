@@ -13,7 +13,7 @@ __device__ __forceinline__ bool aligned_runs(const Args &a) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) KERNEL_NAME(const __grid_constant__ Args a) {
-  extern __shared__ __align__(128) float smem[];
+  extern __shared__ __align__(1024) float smem[];
   enum { KINDS = CHANNEL_BLOCKS * RESIDUE_BLOCKS };
   const int block = blockIdx.x % CHANNEL_BLOCKS, workers = gridDim.x / KINDS;
   const i64 tiles = a.tiles / KINDS;

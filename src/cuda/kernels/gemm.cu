@@ -5,6 +5,7 @@
 // A block works on one group of residues: all along W, or a few of them, of one place along D and H. It reads x as rows:
 // EC words of one position, so that any shift of the cells by a tap is another row, never another alignment. The halo
 // tile of a chunk of channels is staged once for all taps; weights stream past it, one tap a stage, STAGES of them under way.
+// Unit u of row r, 16 bytes, lies where u ^ r % 8 would: so eight neighbouring rows meet eight different sets of banks.
 //
 // Rows of a fragment are neighbouring cells. TEAM warps make products together: 4, with wgmma, else each for itself; a team has
 // MT fragments of 16 rows a warp, and NT of 8 columns. Lane 4 g + t holds rows g and g + 8, words t and t + 4 of x, and
@@ -16,10 +17,10 @@ enum {
   STEPS = EC / 8,                              // of a chunk
   CHUNKS = (CI_STEPS + STEPS - 1) / STEPS,
   UNITS = EC / 4,                              // 16 bytes each, of a row
-  ROW_BYTES = EC * 4 + 16,                     // an odd number of units: eight neighbours meet eight sets of banks
+  ROW_BYTES = 128,
   VOLUME = TD * TH * TW,                       // cells of one sample in a tile
   X_ROWS = SAMPLES * XD * XH * XW,
-  X_BYTES = X_ROWS * ROW_BYTES,
+  X_BYTES = (X_ROWS * ROW_BYTES + 1023) / 1024 * 1024,
   BLOCK_UNITS = 16,                            // weights of 8 output channels and one step
   STEP_UNITS = BM / 8 * BLOCK_UNITS,
   W_BYTES = STEPS * STEP_UNITS * 16,
@@ -30,25 +31,6 @@ enum {
 __device__ __forceinline__ void load_matrices(u32 address, u32 (&a)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
       : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3]) : "r"(address) : "memory");
-}
-
-// ---- where rows come from ----
-
-// The tile's first row, which need not exist.
-__device__ __forceinline__ const char *rows_of(const Args &a, const Tile &tile, int rg) {
-  return a.rows.origin + tile.n * a.rows.stride[0] + tile.group * a.rows.stride[1] +
-         (tile.qd + first_delta[rg][0] - a.x.begin[1]) * a.rows.stride[3] +
-         (tile.qh + first_delta[rg][1] - a.x.begin[2]) * a.rows.stride[4] +
-         (tile.qw + first_delta[rg][2] - a.x.begin[3]) * a.rows.stride[5];
-}
-
-// Where row `row` of the input tile lies, the same for all chunks: in units of 16 bytes from the tile's first; -1: outside x.
-__device__ __forceinline__ int locate_row(const Args &a, const Tile &tile, int rg, int row) {
-  const int w = row % XW, h = row / XW % XH, d = row / (XW * XH) % XD, sample = row / (XW * XH * XD);
-  const int gd = tile.qd + first_delta[rg][0] + d, gh = tile.qh + first_delta[rg][1] + h,
-            gw = tile.qw + first_delta[rg][2] + w;
-  const i64 bytes = sample * a.rows.stride[0] + d * a.rows.stride[3] + h * a.rows.stride[4] + w * a.rows.stride[5];
-  return holds(a.x, a.x.begin[0], gd, gh, gw) & (tile.n + sample < a.n0 + a.batch) ? (int)(bytes / 16) : -1;
 }
 
 // packed: [group][step][KERNEL][CO_PAD / 8][half][column][4 words]: what ldmatrix and wgmma read
@@ -84,10 +66,13 @@ __device__ __forceinline__ Place place_of(int thread) {
   return p;
 }
 
-// Where the lane's row of each fragment lies for a tap; a step is 32 bytes on.
+// Where the lane's row of each fragment lies for a tap; step q is at address ^ (32 q).
 __device__ __forceinline__ void addresses_of(const Place &p, int tap, u32 x, u32 (&address)[MT]) {
 #pragma unroll
-  for (int i = 0; i < MT; i++) address[i] = x + (p.row[i] + tap_offset[tap]) * ROW_BYTES + threadIdx.x % 32 / 16 * 16;
+  for (int i = 0; i < MT; i++) {
+    const int row = p.row[i] + tap_offset[tap];
+    address[i] = x + row * ROW_BYTES + (threadIdx.x % 32 / 16 ^ row % 8) * 16;
+  }
 }
 
 // ---- sums ----

@@ -21,13 +21,30 @@ __device__ __forceinline__ void copy_unit(u32 to, const void *from, bool there) 
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 
+// The tile's first row, which need not exist.
+__device__ __forceinline__ const char *rows_of(const Args &a, const Tile &tile, int rg) {
+  return a.rows.origin + tile.n * a.rows.stride[0] + tile.group * a.rows.stride[1] +
+         (tile.qd + first_delta[rg][0] - a.x.begin[1]) * a.rows.stride[3] +
+         (tile.qh + first_delta[rg][1] - a.x.begin[2]) * a.rows.stride[4] +
+         (tile.qw + first_delta[rg][2] - a.x.begin[3]) * a.rows.stride[5];
+}
+
+// Where row `row` of the input tile lies, the same for all chunks: in units of 16 bytes from the tile's first; -1: outside x.
+__device__ __forceinline__ int locate_row(const Args &a, const Tile &tile, int rg, int row) {
+  const int w = row % XW, h = row / XW % XH, d = row / (XW * XH) % XD, sample = row / (XW * XH * XD);
+  const int gd = tile.qd + first_delta[rg][0] + d, gh = tile.qh + first_delta[rg][1] + h,
+            gw = tile.qw + first_delta[rg][2] + w;
+  const i64 bytes = sample * a.rows.stride[0] + d * a.rows.stride[3] + h * a.rows.stride[4] + w * a.rows.stride[5];
+  return holds(a.x, a.x.begin[0], gd, gh, gw) & (tile.n + sample < a.n0 + a.batch) ? (int)(bytes / 16) : -1;
+}
+
 __device__ __forceinline__ void stage_rows(const Args &a, const char *rows, int chunk, const int *located, u32 to) {
   const char *from = rows + chunk * a.rows.stride[2];
 #pragma unroll 4
   for (int i = threadIdx.x; i < X_ROWS * UNITS; i += THREADS) {
     const int unit = i % UNITS, row = i / UNITS, at = located[row];
     const bool there = at >= 0 && chunk * STEPS + unit / 2 < CI_STEPS;
-    copy_unit(to + row * ROW_BYTES + unit * 16, there ? from + (i64)at * 16 + unit * 16 : a.rows.origin, there);
+    copy_unit(to + row * ROW_BYTES + (unit ^ row % 8) * 16, there ? from + (i64)at * 16 + unit * 16 : a.rows.origin, there);
   }
 }
 
@@ -66,7 +83,7 @@ __device__ __forceinline__ void multiply(const Place &p, int tap, u32 x, u32 w, 
   for (int q = 0; q < STEPS; q++) {
     u32 rows[MT][4], columns[PAIRS][4];
 #pragma unroll
-    for (int i = 0; i < MT; i++) load_matrices(address[i] + q * 32, rows[i]);
+    for (int i = 0; i < MT; i++) load_matrices(address[i] ^ (q * 32), rows[i]);
     // two fragments are four matrices in a row; of a last single one, the second half is not used
 #pragma unroll
     for (int j = 0; j < PAIRS; j++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// x as rows: [sample][group][chunk][position][EC words], zeros beyond the last channel. A block turns 32 positions of a chunk
+// x as rows: [sample][position][group][chunk][32 words], zeros beyond the last channel. A block turns 32 positions of a chunk
 // around in shared memory, so that both sides are read and written along what is dense.
 
 struct RowsArgs {
@@ -43,8 +43,9 @@ extern "C" __global__ void __launch_bounds__(256) ROWS_NAME(const __grid_constan
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const int position = warp + 8 * i;
-      if (lane < EC && first + position < positions)
-        a.rows[(((sample * GROUPS + group) * CHUNKS + chunk) * positions + first + position) * EC + lane] = turned[position][lane];
+      if (first + position < positions)
+        a.rows[(((sample * positions + first + position) * GROUPS + group) * CHUNKS + chunk) * 32 + lane] =
+            lane < EC ? turned[position][lane] : 0;
     }
   }
 }

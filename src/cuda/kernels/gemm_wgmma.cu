@@ -47,7 +47,7 @@ __device__ __forceinline__ void init_barriers(const Barriers &b) {
     init_barrier(b.free + 8 * i, MULTIPLYING_WARPS);
   }
   for (int i = 0; i < X_BUFFERS; i++) {
-    init_barrier(b.rows_full + 8 * i, 32);
+    init_barrier(b.rows_full + 8 * i, 1);
     init_barrier(b.rows_free + 8 * i, MULTIPLYING_WARPS);
   }
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -87,40 +87,20 @@ __device__ __forceinline__ void copy_weights(const Args &a, const Tile &tile, in
   }
 }
 
-// Finds the tile's rows, makes zeros of those outside x in every buffer, and returns how many there are.
-__device__ __forceinline__ int prepare_rows(const Args &a, const Tile &tile, int rg, int *located, float *xs) {
-  int inside = 0;
-  for (int row = threadIdx.x % 32; row < X_ROWS; row += 32) {
-    const int at = locate_row(a, tile, rg, row);
-    located[row] = at;
-    inside += at >= 0;
-    if (at >= 0) continue;
-#pragma unroll 1
-    for (int i = 0; i < X_BUFFERS * UNITS; i++)
-      *(uint4 *)((char *)xs + i / UNITS * X_BYTES + row * ROW_BYTES + i % UNITS * 16) = make_uint4(0, 0, 0, 0);
-  }
-  return __reduce_add_sync(0xffffffff, inside);
-}
-
-__device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, int rg, const Barriers &b, float *smem, u32 xs) {
-  int *located = (int *)smem + LOCATED_AT;
-  const int lane = threadIdx.x % 32, inside = prepare_rows(a, tile, rg, located, smem);
-  const char *rows = rows_of(a, tile, rg);
+// A halo tile is one copy: the map knows where x ends, and zeros lie beyond.
+__device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, int rg, const Barriers &b, u32 xs) {
+  if (threadIdx.x % 32 != 0) return;
+  const int d = tile.qd + first_delta[rg][0] - a.x.begin[1], h = tile.qh + first_delta[rg][1] - a.x.begin[2],
+            w = tile.qw + first_delta[rg][2] - a.x.begin[3], n = tile.n - (int)a.first_sample;
   Turn turn = {0, 1};
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS; chunk++) {
-    const int words = CI_STEPS * 8 - chunk * EC < EC ? CI_STEPS * 8 - chunk * EC : EC;
-    const char *from = rows + chunk * a.rows.stride[2];
-    const u32 to = xs + turn.at * X_BYTES, full = b.rows_full + 8 * turn.at;
+    const u32 full = b.rows_full + 8 * turn.at;
     wait(b.rows_free + 8 * turn.at, turn.parity);
-    if (lane == 0) arrive_expecting(full, inside * words * 4);
-    __syncwarp(); // no copy ends before it is expected
-#pragma unroll 1
-    for (int row = lane; row < X_ROWS; row += 32) {
-      const int at = located[row];
-      if (at >= 0) copy_bulk(to + row * ROW_BYTES, from + (i64)at * 16, words * 4, full);
-    }
-    if (lane != 0) arrive(full); // each lane for the zeros that it wrote
+    arrive_expecting(full, X_ROWS * ROW_BYTES);
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], [%7];"
+        ::"r"(xs + turn.at * X_BYTES), "l"(&a.map), "r"((tile.group * CHUNKS + chunk) * 32), "r"(w), "r"(h), "r"(d), "r"(n), "r"(full)
+        : "memory");
     step<X_BUFFERS>(turn);
   }
 }
@@ -140,7 +120,7 @@ __device__ __forceinline__ void multiply(const Place &p, int tap, int chunk, u32
 #pragma unroll
   for (int q = 0; q < STEPS; q++)
 #pragma unroll
-    for (int i = 0; i < MT; i++) load_matrices(address[i] + q * 32, rows[q][i]);
+    for (int i = 0; i < MT; i++) load_matrices(address[i] ^ (q * 32), rows[q][i]);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
   for (int q = 0; q < STEPS; q++) {
@@ -196,7 +176,7 @@ __device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg
   if (warp >= MULTIPLYING_WARPS) {
     give_registers();
     if (warp == MULTIPLYING_WARPS && any) copy_weights(a, tile, rg, b, ws);
-    if (warp == MULTIPLYING_WARPS + 1 && any) copy_rows(a, tile, rg, b, smem, xs);
+    if (warp == MULTIPLYING_WARPS + 1 && any) copy_rows(a, tile, rg, b, xs);
   } else {
     take_registers();
     Sums sums;
