@@ -65,7 +65,7 @@ def environment(revision: str | None) -> dict:
 def measure(row: tuple, mode: str, options: argparse.Namespace, clock: Clock) -> dict:
     group, title, text, _ = row
     ours = upconv(options.gpu_run, with_mode(text, mode), options.runs, options.check)
-    samples = pytorch(parse_problem(text), mode, clock, options.compile)
+    samples, with_host = pytorch(parse_problem(text), mode, clock, options.compile)
     medians = {side: statistics.median(values) for side, values in samples.items()}
     torch.cuda.empty_cache()
     return {
@@ -75,6 +75,7 @@ def measure(row: tuple, mode: str, options: argparse.Namespace, clock: Clock) ->
         "upconv": ours,
         "median_ms": medians,
         "samples_ms": samples,
+        "samples_with_host": with_host,
         "speed_up": min(medians.values()) / ours["ms"],
     }
 

@@ -43,6 +43,13 @@ def summary(document: dict) -> str:
     text += f"{min(ups):.2f} at least"
     if behind:
         text += f"; slower than 0.97 of PyTorch's fastest: {', '.join(behind)}"
+    host = [
+        f"{row['title']} {row['mode']} {side} ({count} of {len(row['samples_ms'][side])} runs)"
+        for row in document["rows"]
+        for side, count in row["samples_with_host"].items()
+    ]
+    if host:
+        text += f"; with time of the host that the device waited for: {', '.join(host)}"
     if document["left_out"]:
         text += f"; not begun: {', '.join(document['left_out'])}"
     return text + "."

@@ -115,6 +115,16 @@ def side_table(result: Result) -> Table:
     return table
 
 
+def host_line(result: Result) -> str:
+    """The sides whose times have the host's in them; empty if there is none."""
+    found = [
+        f"{name} ({side['samples_with_host']} of {len(side['samples_ms'])} runs)"
+        for name, side in sides_of(result).items()
+        if side["samples_with_host"]
+    ]
+    return f"with time of the host that the device waited for: {', '.join(found)}" if found else ""
+
+
 def floor_line(result: Result) -> str:
     floor, rates = result["floor"], result["rates"]
     if floor["reason"] == "copy":
@@ -144,6 +154,8 @@ def show_result(result: Result, console: Console) -> None:
         for side in result["sides"]:
             if "skipped" in side:
                 line(f"{side['name']} not measured: {side['skipped']}", "yellow")
+        if host := host_line(result):
+            line(host, "yellow")
         line(floor_line(result), "dim")
     line("")
 

@@ -127,20 +127,26 @@ class Runner:
         progress("timing", 0.75)
         there = [side for side in everyone if not side.skipped]
         calls = {side.name: side.call for side in there}
-        samples = timing.take_turns(self.clock, calls, options.runs, options.seconds)
+        leads = {name: timing.Lead() for name in calls}
+        samples = timing.take_turns(self.clock, calls, options.runs, options.seconds, leads)
         memory = {side.name: timing.peak_memory(self.device, side.call) for side in there}
         account = account_of(ours, inputs)
         flop = count_flop(model, inputs, account)
         rates = self.rates[dtype]
         return {
             "convolutions_by_upconv": account.convolutions,
-            "sides": [summary(side, samples.get(side.name), memory) for side in everyone],
+            "sides": [summary(side, samples.get(side.name), leads, memory) for side in everyone],
             "floor": asdict(floor_of(model, inputs, flop, rates)),
             "rates": asdict(rates),
         }
 
 
-def summary(side: sides.Side, samples: list[float] | None, memory: dict) -> dict[str, Any]:
+def summary(
+    side: sides.Side,
+    samples: list[float] | None,
+    leads: dict[str, timing.Lead],
+    memory: dict[str, int | None],
+) -> dict[str, Any]:
     """A side as plain data."""
     if samples is None:
         return {"name": side.name, "skipped": side.skipped}
@@ -149,6 +155,7 @@ def summary(side: sides.Side, samples: list[float] | None, memory: dict) -> dict
         "median_ms": timing.statistics.median(samples),
         "fastest_ms": min(samples),
         "spread": timing.spread(samples),
+        "samples_with_host": leads[side.name].late,
         "memory_bytes": memory[side.name],
         "samples_ms": samples,
     }

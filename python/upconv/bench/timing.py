@@ -9,12 +9,15 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-# Read before every run. On a GPU reading also lasts long enough to queue a whole model behind it.
+# Read before every run.
 LEAST_FLUSH, MOST_FLUSH = 64 << 20, 1 << 30
+# On a GPU the buffer is read as often as queueing a run behind it takes, but not oftener than this.
+MOST_READS = 64
 # OpenMP's threads, which read the buffer, spin for up to 10 ms after their work; whoever comes next
 # would have to share the processors with them.
 SETTLE = 0.02
@@ -25,6 +28,14 @@ def last_cache_bytes() -> int:
         return os.sysconf("SC_LEVEL3_CACHE_SIZE")
     except (ValueError, OSError):
         return 0
+
+
+@dataclass
+class Lead:
+    """What keeps a GPU busy while the host queues a side's run: as many reads as it has needed."""
+
+    reads: int = 1
+    late: int = 0  # samples whose run the device began before all of it was queued
 
 
 class Clock:
@@ -39,25 +50,43 @@ class Clock:
             size = min(max(2 * last_cache_bytes(), LEAST_FLUSH), 256 << 20)
         self.flush = torch.ones(size // 4, dtype=torch.float32, device=device)
 
-    def __call__(self, call: Callable[[], Any]) -> float:
+    def __call__(self, call: Callable[[], Any], lead: Lead | None = None) -> float:
+        if self.cuda:
+            return self._on_gpu(call, lead or Lead())
         self.flush.sum()  # reading leaves no lines to write back while the clock runs
-        if not self.cuda:
-            time.sleep(SETTLE)
-            start = time.perf_counter()
-            call()
-            return (time.perf_counter() - start) * 1e3
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
+        time.sleep(SETTLE)
+        start = time.perf_counter()
         call()
-        end.record()
-        end.synchronize()
+        return (time.perf_counter() - start) * 1e3
+
+    def _on_gpu(self, call: Callable[[], Any], lead: Lead) -> float:
+        """A run that the device begins before all of it is queued would measure the host: it is
+        done again behind twice as many reads, until there are MOST_READS."""
+        while True:
+            for _ in range(lead.reads):
+                self.flush.sum()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            call()
+            end.record()
+            late = begin.query()
+            end.synchronize()
+            if not late or lead.reads >= MOST_READS:
+                break
+            lead.reads *= 2
+        lead.late += late
         return begin.elapsed_time(end)
 
 
 def take_turns(
-    clock: Clock, calls: dict[str, Callable[[], Any]], runs: int, seconds: float
+    clock: Clock,
+    calls: dict[str, Callable[[], Any]],
+    runs: int,
+    seconds: float,
+    leads: dict[str, Lead],
 ) -> dict[str, list[float]]:
     """Samples of each side. Rounds begin with another side each, so that drift meets all alike.
+    leads has one for each side, which is brought up to date.
 
     Stops after `seconds` once every side has three samples.
     """
@@ -66,7 +95,7 @@ def take_turns(
     for number in range(runs):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            samples[name].append(clock(calls[name]))
+            samples[name].append(clock(calls[name], leads[name]))
         if number >= 2 and time.monotonic() > end:
             break
     return samples

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 import torch
 
-from upconv.bench import cli, fusion, sides, timing
+from upconv.bench import cli, fusion, report, sides, timing
 from upconv.bench.problem import UsageError, load
 from upconv.bench.run import Options, Runner
 
@@ -340,11 +340,97 @@ def test_a_drop_in_without_the_weights_is_an_error(make):
 def test_turns_are_taken():
     order = []
     calls = {name: (lambda n=name: order.append(n)) for name in "abc"}
-    samples = timing.take_turns(lambda call: call() or 1.0, calls, 4, 60)
+    leads = {name: timing.Lead() for name in calls}
+    samples = timing.take_turns(lambda call, lead: call() or 1.0, calls, 4, 60, leads)
     assert "".join(order) == "abcbcacababc"
     assert {name: len(values) for name, values in samples.items()} == {"a": 4, "b": 4, "c": 4}
-    few = timing.take_turns(lambda call: call() or 1.0, calls, 40, 0)
+    few = timing.take_turns(lambda call, lead: call() or 1.0, calls, 40, 0, leads)
     assert {len(values) for values in few.values()} == {3}
+
+
+class Device:
+    """Events as a GPU has them, and a buffer that it reads: time passes where the host queues."""
+
+    READ = 0.25
+
+    def __init__(self, monkeypatch):
+        self.host = self.busy_until = 0.0
+        self.reads = []
+        monkeypatch.setattr(timing.torch.cuda, "Event", lambda enable_timing: Event(self))
+        self.clock = timing.Clock(torch.device("cpu"))
+        self.clock.cuda, self.clock.flush = True, self
+
+    def queue(self, length):
+        self.busy_until = max(self.busy_until, self.host) + length
+
+    def sum(self):
+        self.queue(self.READ)
+        self.reads[-1] += 1
+
+    def samples(self, call, lead, count):
+        found = []
+        for _ in range(count):
+            self.reads.append(0)
+            found.append(self.clock(call, lead))
+        return found
+
+
+class Event:
+    def __init__(self, device):
+        self.device = device
+
+    def record(self):
+        self.at = max(self.device.busy_until, self.device.host)
+
+    def query(self):
+        return self.device.host >= self.at
+
+    def synchronize(self):
+        self.device.host = max(self.device.host, self.at)
+
+    def elapsed_time(self, end):
+        return end.at - self.at
+
+
+def test_the_device_is_kept_busy_until_all_is_queued(monkeypatch):
+    device, lead = Device(monkeypatch), timing.Lead()
+
+    def call():
+        device.host += 0.6  # milliseconds in which the host queues, and then what it has queued
+        device.queue(0.1)
+
+    assert device.samples(call, lead, 3) == pytest.approx([0.1] * 3)
+    assert device.reads == [1 + 2 + 4, 4, 4]  # 0.6 are in four reads; found once
+    assert (lead.reads, lead.late) == (4, 0)
+
+
+def test_one_read_is_enough_for_a_quick_host(monkeypatch):
+    device, lead = Device(monkeypatch), timing.Lead()
+    assert device.samples(lambda: device.queue(0.1), lead, 2) == pytest.approx([0.1] * 2)
+    assert (device.reads, lead.reads, lead.late) == ([1, 1], 1, 0)
+
+
+def test_a_model_that_waits_for_the_device_ends_and_is_told(monkeypatch):
+    device, lead = Device(monkeypatch), timing.Lead()
+
+    def call():
+        device.queue(0.1)
+        device.host = device.busy_until + 0.05
+        device.queue(0.1)
+
+    assert device.samples(call, lead, 2) == pytest.approx([0.25] * 2)
+    assert device.reads == [127, 64]
+    assert (lead.reads, lead.late) == (timing.MOST_READS, 2)
+
+
+def test_the_report_names_sides_with_the_hosts_time():
+    def side(name, late):
+        return {"name": name, "median_ms": 1.0, "samples_ms": [1.0] * 5, "samples_with_host": late}
+
+    result = {"sides": [side("upconv", 0), side("eager", 2), {"name": "x", "skipped": "why"}]}
+    assert report.host_line(result).endswith(": eager (2 of 5 runs)")
+    result["sides"][1]["samples_with_host"] = 0
+    assert report.host_line(result) == ""
 
 
 def test_peak_memory_of_a_run():
