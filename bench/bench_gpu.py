@@ -50,10 +50,10 @@ def suite(large: bool) -> list[tuple[str, str, str, tuple[str, ...]]]:
 
 def environment(revision: str | None) -> dict:
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+    drivers = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
     return {
         "gpu": torch.cuda.get_device_name(),
-        "driver": driver,
+        "driver": " ".join(drivers[:1]),  # one line for each GPU
         "torch": torch.__version__,
         "cudnn": torch.backends.cudnn.version(),
         "python": platform.python_version(),
