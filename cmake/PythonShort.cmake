@@ -6,7 +6,8 @@
 find_package(Python3 3.10 QUIET COMPONENTS Interpreter Development.Module)
 if(Python3_Development.Module_FOUND AND UNIX AND NOT APPLE AND NOT CMAKE_CROSSCOMPILING AND NOT UPCONV_SANITIZE)
   add_library(upconv_short MODULE
-    "${PROJECT_SOURCE_DIR}/python/csrc/short.c" "${PROJECT_SOURCE_DIR}/python/csrc/prepared.c")
+    "${PROJECT_SOURCE_DIR}/python/csrc/short.c" "${PROJECT_SOURCE_DIR}/python/csrc/prepared.c"
+    "${PROJECT_SOURCE_DIR}/python/csrc/view.c")
   target_include_directories(upconv_short SYSTEM PRIVATE ${Python3_INCLUDE_DIRS})
   target_include_directories(upconv_short PRIVATE "${PROJECT_SOURCE_DIR}/include")
   upconv_flags(upconv_short)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "short.h"
+#include "view.h"
 
 typedef upconv_status (*execute_function)(const upconv_plan *, const upconv_arguments *);
 typedef upconv_status (*pack_function)(const upconv_plan *, const upconv_parameters *, void *,
@@ -35,7 +36,7 @@ typedef struct prepared {
   const void *packed;
   size_t packed_size; /* of a buffer for each call, rounded up, with the workspace behind it */
   PyObject *objects;  /* the tuple that holds those below */
-  PyObject *shape, *strides;
+  PyObject *empty_like, *like; /* a function, and a tensor without memory that is as y shall be */
   PyObject *buffer_like, *buffer_shape, *buffer_strides; /* how to allocate on the device */
   PyObject *stream; /* a function that names the current stream of a device, or None */
   PyObject *device_index;
@@ -55,16 +56,7 @@ int prepared_param_count(PyObject *object) { return ((prepared *)object)->param_
 
 /* ---- running ---- */
 
-static PyObject *name_data_ptr, *name_new_empty_strided, *name_version;
-
-/* The address of a tensor's first element; false with an error. */
-static bool address_of(PyObject *tensor, void **address) {
-  PyObject *number = PyObject_CallMethodObjArgs(tensor, name_data_ptr, NULL);
-  if (!number) return false;
-  *address = PyLong_AsVoidPtr(number);
-  Py_DECREF(number);
-  return !PyErr_Occurred();
-}
+static PyObject *name_new_empty_strided, *name_version;
 
 static bool addresses_of(PyObject *sequence, upconv_tensor *to, int count) {
   for (int i = 0; i < count; i++)
@@ -129,14 +121,17 @@ static bool execute(const prepared *self, frame *f) {
   return status == UPCONV_OK;
 }
 
-static bool run_compared(const prepared *self, frame *f, const call_tensors *t) {
+/* On the CPU, with a small workspace. */
+static bool run_on_stack(const prepared *self, frame *f) {
   _Alignas(64) unsigned char workspace[WORKSPACE_ON_STACK];
-  if (f->arguments.workspace_size > sizeof workspace ||
-      !unchanged(self, t, &f->parameters, f->params, same_bytes))
-    return false;
   f->arguments.packed = self->packed;
   f->arguments.workspace = workspace;
   return execute(self, f);
+}
+
+static bool run_compared(const prepared *self, frame *f, const call_tensors *t) {
+  return f->arguments.workspace_size <= WORKSPACE_ON_STACK &&
+         unchanged(self, t, &f->parameters, f->params, same_bytes) && run_on_stack(self, f);
 }
 
 /* The stream that work is to be queued on; a new reference, None on the CPU. */
@@ -198,6 +193,8 @@ static bool may_use_packed(const prepared *self, frame *f) {
 static bool run_counted(const prepared *self, frame *f, const call_tensors *t) {
   if (!unchanged(self, t, &f->parameters, f->params, same_version) || !may_use_packed(self, f))
     return false;
+  if (self->stream == Py_None && f->arguments.workspace_size <= WORKSPACE_ON_STACK)
+    return run_on_stack(self, f);
   unsigned char *address = NULL;
   PyObject *buffer = NULL;
   if (f->arguments.workspace_size && !(buffer = allocate(self, &address))) return false;
@@ -215,8 +212,7 @@ static bool run_in_mode(const prepared *self, frame *f, const call_tensors *t) {
 
 PyObject *run_prepared(PyObject *object, const call_tensors *tensors) {
   const prepared *self = (const prepared *)object;
-  PyObject *y = PyObject_CallMethodObjArgs(tensors->x, name_new_empty_strided, self->shape,
-                                           self->strides, NULL);
+  PyObject *y = PyObject_CallFunctionObjArgs(self->empty_like, self->like, NULL);
   if (!y) return NULL;
   frame f;
   bool done = fill(self, &f, tensors, y) && run_in_mode(self, &f, tensors);
@@ -268,7 +264,7 @@ static bool take_origins(prepared *self, PyObject *sequence) {
 }
 
 static bool take_objects(prepared *self, PyObject *tuple) {
-  PyObject **to[] = {&self->shape,        &self->strides,        &self->buffer_like,
+  PyObject **to[] = {&self->empty_like,   &self->like,           &self->buffer_like,
                      &self->buffer_shape, &self->buffer_strides, &self->stream,
                      &self->device_index, &self->capturing,      &self->packed_stream,
                      &self->otherwise,    &self->settings};
@@ -328,10 +324,9 @@ static PyType_Spec spec = {"upconv_short.Prepared", (int)sizeof(prepared), 0, Py
                            slots};
 
 bool add_prepared_type(PyObject *module, PyObject **type) {
-  name_data_ptr = PyUnicode_InternFromString("data_ptr");
   name_new_empty_strided = PyUnicode_InternFromString("new_empty_strided");
   name_version = PyUnicode_InternFromString("_version");
   *type = PyType_FromSpec(&spec);
-  if (!name_data_ptr || !name_new_empty_strided || !name_version || !*type) return false;
+  if (!name_new_empty_strided || !name_version || !*type) return false;
   return PyModule_AddObjectRef(module, "Prepared", *type) == 0;
 }

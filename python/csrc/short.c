@@ -4,8 +4,9 @@
  * device), builds the key of what distinguishes calls, and runs what store(...) has put there. None: take the long way.
  */
 #include "short.h"
+#include "view.h"
 
-enum { MOST_CHECKS = 16, KEY_HEAD = 18 };
+enum { MOST_CHECKS = 16 };
 
 /* Order of the arguments of call and store. */
 enum {
@@ -28,15 +29,14 @@ static PyObject *prepared_type;
 static PyObject *known; /* a dictionary: key -> Prepared */
 
 /* What setup(...) was given. */
-static PyObject *tensor_type, *parameter_type, *strided;
+static PyObject *tensor_type, *parameter_type;
 static PyObject *checks[MOST_CHECKS]; /* functions whose result must be false */
 static Py_ssize_t check_count;
 static PyObject *levels; /* module with _current_level, which must be negative */
 static PyObject *grad_enabled, *num_threads, *environment, *apply;
 
-static PyObject *name_layout, *name_is_cpu, *name_is_cuda, *name_is_neg, *name_is_nested,
-    *name_is_zero, *name_dtype, *name_shape, *name_stride, *name_requires_grad, *name_level,
-    *name_to_save, *name_settings, *name_get_device;
+static PyObject *name_is_cpu, *name_is_cuda, *name_is_neg, *name_requires_grad, *name_level,
+    *name_to_save, *name_settings;
 
 Py_ssize_t sequence_size(PyObject *sequence) {
   return PyList_Check(sequence)    ? PyList_Size(sequence)
@@ -72,16 +72,6 @@ static bool is_tensor(PyObject *object) {
   return type == tensor_type || type == parameter_type;
 }
 
-/* A tensor whose elements lie at data_ptr(), as shape and strides say. */
-static bool is_plain(PyObject *tensor) {
-  if (!is_tensor(tensor)) return false;
-  PyObject *layout = PyObject_GetAttr(tensor, name_layout);
-  if (!layout) return PyErr_Clear(), false;
-  Py_DECREF(layout);
-  return layout == strided && !method(tensor, name_is_neg, true) &&
-         !flag(tensor, name_is_nested, true) && !method(tensor, name_is_zero, true);
-}
-
 /* Nothing is active that a call would have to go through the dispatcher for. */
 static bool nothing_active(void) {
   for (Py_ssize_t i = 0; i < check_count; i++)
@@ -96,113 +86,140 @@ static bool nothing_active(void) {
 
 /* ---- keys ---- */
 
-/* Puts a new reference into the tuple; NULL makes it fail. */
-static bool put(PyObject *key, Py_ssize_t *at, PyObject *item) {
-  return item && PyTuple_SetItem(key, (*at)++, item) == 0;
+enum {
+  MOST_SIZES = 3, /* of one argument: one for each axis */
+  VIEW_WORDS = 4 + 2 * MOST_AXES,
+  MOST_WORDS = 6 * (1 + MOST_SIZES) + (3 + 2 * MOST_OPERANDS) * (1 + VIEW_WORDS) + 4
+};
+
+/* What distinguishes calls, but for text. */
+typedef struct words {
+  int64_t word[MOST_WORDS];
+  int count;
+} words;
+
+static void put(words *to, int64_t word) { to->word[to->count++] = word; }
+
+static void put_view(words *to, const view *v) {
+  put(to, v->device_type), put(to, v->device_index);
+  put(to, v->dtype), put(to, v->rank);
+  for (int64_t i = 0; i < v->rank; i++) put(to, v->shape[i]), put(to, v->stride[i]);
 }
 
-static PyObject *same(PyObject *object) { return Py_NewRef(object); }
-
-static bool put_layout(PyObject *key, Py_ssize_t *at, PyObject *tensor) {
-  return put(key, at, PyObject_GetAttr(tensor, name_shape)) &&
-         put(key, at, PyObject_CallMethodObjArgs(tensor, name_stride, NULL));
+static bool put_number(words *to, PyObject *number) {
+  if (!PyLong_Check(number)) return false;
+  long long value = PyLong_AsLongLong(number);
+  if (value == -1 && PyErr_Occurred()) return PyErr_Clear(), false;
+  put(to, value);
+  return true;
 }
 
-static bool put_operands(PyObject *key, Py_ssize_t *at, PyObject *operands) {
-  for (Py_ssize_t i = 0; i < sequence_size(operands); i++) {
-    PyObject *tensor = sequence_item(operands, i);
-    if (!put_layout(key, at, tensor) || !put(key, at, PyObject_GetAttr(tensor, name_dtype)))
+/* A number, or one for each axis. */
+static bool put_sizes(words *to, PyObject *sizes) {
+  if (PyLong_Check(sizes)) return put(to, 0), put_number(to, sizes);
+  Py_ssize_t count = sequence_size(sizes);
+  if (count < 1 || count > MOST_SIZES) return false;
+  put(to, count);
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (!put_number(to, sequence_item(sizes, i))) return false;
+  return true;
+}
+
+/* A tensor whose elements lie at its address, as shape and strides say. */
+static bool put_plain(words *to, PyObject *tensor, view *v) {
+  if (!is_tensor(tensor) || !view_of(tensor, v) || method(tensor, name_is_neg, true)) return false;
+  put_view(to, v);
+  return true;
+}
+
+/* Weight or bias, of x's device and type. The key holds its identity, and what is prepared goes when it does, so that
+   what cannot change has been looked at before. */
+static bool put_parameter(words *to, PyObject *tensor, const view *x) {
+  view v;
+  if (!is_tensor(tensor) || !view_of(tensor, &v) || v.device_type != x->device_type ||
+      v.device_index != x->device_index || v.dtype != x->dtype)
+    return false;
+  put(to, (int64_t)(intptr_t)tensor);
+  put_view(to, &v);
+  return true;
+}
+
+static bool put_operands(words *to, PyObject *operands, const view *x) {
+  Py_ssize_t count = sequence_size(operands);
+  if (count < 0 || count > MOST_OPERANDS) return false;
+  put(to, count);
+  for (Py_ssize_t i = 0; i < count; i++) {
+    view v;
+    if (!put_plain(to, sequence_item(operands, i), &v) || v.device_type != x->device_type ||
+        v.device_index != x->device_index)
       return false;
   }
   return true;
 }
 
-/* What distinguishes calls, or NULL with an error. */
-static PyObject *make_key(PyObject *const *a) {
-  PyObject *x = a[X], *bias = a[BIAS];
-  bool on_cpu = flag(x, name_is_cpu, false);
-  Py_ssize_t operands = sequence_size(a[PARAMS]) + sequence_size(a[TENSORS]), at = 0;
-  PyObject *key = PyTuple_New(KEY_HEAD + 3 * operands);
-  if (!key) return NULL;
-  bool made = put(key, &at, same(a[DIMS])) && put_layout(key, &at, x) &&
-              put(key, &at, PyObject_GetAttr(x, name_dtype)) &&
-              put(key, &at, PyLong_FromVoidPtr(a[WEIGHT])) && put_layout(key, &at, a[WEIGHT]) &&
-              put(key, &at, PyLong_FromVoidPtr(bias));
-  if (made && bias == Py_None)
-    made = put(key, &at, same(bias)) && put(key, &at, same(bias));
-  else if (made)
-    made = put_layout(key, &at, bias);
-  for (int i = STRIDE; made && i <= TEXT; i++)
-    made = put(key, &at, PyList_Check(a[i]) ? PyList_AsTuple(a[i]) : same(a[i]));
-  made = made && put(key, &at,
-                     on_cpu ? PyObject_CallNoArgs(num_threads)
-                            : PyObject_CallFunctionObjArgs(environment, x, NULL));
-  made = made && put(key, &at, same(on_cpu ? Py_True : Py_False)) &&
-         put_operands(key, &at, a[PARAMS]) && put_operands(key, &at, a[TENSORS]);
-  if (made) return key;
-  Py_DECREF(key);
-  return NULL;
+/* Threads count on the CPU alone; what else counts on CUDA is in the environment. */
+static bool put_threads(words *to) {
+  PyObject *number = PyObject_CallNoArgs(num_threads);
+  if (!number) return PyErr_Clear(), false;
+  bool done = put_number(to, number);
+  Py_DECREF(number);
+  return done;
+}
+
+/* False if the call is not plain. */
+static bool describe_call(PyObject *const *a, words *to, view *x) {
+  to->count = 0;
+  /* first by an attribute: elsewhere the view would be an exception, and slow */
+  if (!is_tensor(a[X]) || !(flag(a[X], name_is_cpu, false) || flag(a[X], name_is_cuda, false)) ||
+      !put_plain(to, a[X], x) || !(x->device_type == ON_CPU || x->device_type == ON_CUDA) ||
+      !put_parameter(to, a[WEIGHT], x))
+    return false;
+  if (a[BIAS] == Py_None)
+    put(to, 0);
+  else if (!put_parameter(to, a[BIAS], x))
+    return false;
+  for (int i = STRIDE; i <= DILATION; i++)
+    if (!put_sizes(to, a[i])) return false;
+  return put_number(to, a[DIMS]) && put_operands(to, a[PARAMS], x) &&
+         put_operands(to, a[TENSORS], x) && (x->device_type != ON_CPU || put_threads(to));
+}
+
+/* (words, text), on CUDA (words, text, environment); NULL with an error */
+static PyObject *make_key(PyObject *const *a, const words *from, const view *x) {
+  PyObject *bytes = PyBytes_FromStringAndSize((const char *)from->word,
+                                              (Py_ssize_t)sizeof *from->word * from->count);
+  if (!bytes) return NULL;
+  PyObject *key = NULL;
+  if (x->device_type == ON_CPU) {
+    key = PyTuple_Pack(2, bytes, a[TEXT]);
+  } else {
+    PyObject *found = PyObject_CallFunctionObjArgs(environment, a[X], NULL);
+    if (found) key = PyTuple_Pack(3, bytes, a[TEXT], found);
+    Py_XDECREF(found);
+  }
+  Py_DECREF(bytes);
+  return key;
 }
 
 /* ---- calls ---- */
 
-/* The number of a tensor's device; negative on the CPU, and for what has none. */
-static long device_index(PyObject *tensor) {
-  PyObject *number = PyObject_CallMethodObjArgs(tensor, name_get_device, NULL);
-  long index = number ? PyLong_AsLong(number) : -1;
-  Py_XDECREF(number);
-  if (PyErr_Occurred()) return PyErr_Clear(), -1;
-  return index;
+/* Whether autograd is to record the call. */
+static bool records(PyObject *const *a) {
+  if (!decide(PyObject_CallNoArgs(grad_enabled), true)) return false;
+  if (flag(a[X], name_requires_grad, true) || flag(a[WEIGHT], name_requires_grad, true) ||
+      (a[BIAS] != Py_None && flag(a[BIAS], name_requires_grad, true)))
+    return true;
+  for (int group = PARAMS; group <= TENSORS; group++)
+    for (Py_ssize_t i = 0; i < sequence_size(a[group]); i++)
+      if (flag(sequence_item(a[group], i), name_requires_grad, true)) return true;
+  return false;
 }
 
-/* Where x is. */
-typedef struct place {
-  PyObject *flag; /* name_is_cpu or name_is_cuda */
-  long index;
-} place;
+static PyObject *same(PyObject *object) { return Py_NewRef(object); }
 
-static bool is_at(PyObject *tensor, const place *where) {
-  return flag(tensor, where->flag, false) &&
-         (where->flag == name_is_cpu || device_index(tensor) == where->index);
-}
-
-static bool place_of(PyObject *x, place *where) {
-  where->flag = flag(x, name_is_cpu, false) ? name_is_cpu : name_is_cuda;
-  where->index = where->flag == name_is_cpu ? -1 : device_index(x);
-  return is_at(x, where);
-}
-
-/* Whether a parameter is of x's device and type. The key holds its identity, and what is prepared goes when it does, so
-   that what cannot change, such as its layout, has been looked at before. */
-static bool goes_with(PyObject *tensor, const place *where, PyObject *dtype) {
-  if (!is_tensor(tensor) || !is_at(tensor, where)) return false;
-  PyObject *own = PyObject_GetAttr(tensor, name_dtype);
-  if (!own) return PyErr_Clear(), false;
-  Py_DECREF(own);
-  return own == dtype;
-}
-
-/* Whether a call is plain; *gradient: whether an input wants one. */
-static bool is_plain_call(PyObject *const *a, bool *gradient) {
-  PyObject *operands[] = {a[PARAMS], a[TENSORS]};
-  if (sequence_size(a[PARAMS]) < 0 || sequence_size(a[TENSORS]) < 0 || !is_plain(a[X]))
-    return false;
-  place where;
-  PyObject *dtype = PyObject_GetAttr(a[X], name_dtype);
-  if (!dtype) return PyErr_Clear(), false;
-  Py_DECREF(dtype); /* types live as long as PyTorch */
-  if (!place_of(a[X], &where) || !goes_with(a[WEIGHT], &where, dtype) ||
-      (a[BIAS] != Py_None && !goes_with(a[BIAS], &where, dtype)))
-    return false;
-  *gradient = flag(a[X], name_requires_grad, true) || flag(a[WEIGHT], name_requires_grad, true) ||
-              (a[BIAS] != Py_None && flag(a[BIAS], name_requires_grad, true));
-  for (int group = 0; group < 2; group++)
-    for (Py_ssize_t i = 0; i < sequence_size(operands[group]); i++) {
-      PyObject *tensor = sequence_item(operands[group], i);
-      if (!is_plain(tensor) || !is_at(tensor, &where)) return false;
-      *gradient = *gradient || flag(tensor, name_requires_grad, true);
-    }
-  return true;
+/* Puts a new reference into the tuple; NULL makes it fail. */
+static bool add(PyObject *tuple, Py_ssize_t *at, PyObject *item) {
+  return item && PyTuple_SetItem(tuple, (*at)++, item) == 0;
 }
 
 /* apply(prepared, x, weight, bias, *params, *tensors), which comes to forward() below */
@@ -212,11 +229,11 @@ static PyObject *call_with_gradient(PyObject *found, const call_tensors *t) {
   if (!args) return NULL;
   PyObject *head[] = {found, t->x, t->weight, t->bias};
   bool made = true;
-  for (int i = 0; i < 4; i++) made = made && put(args, &at, same(head[i]));
+  for (int i = 0; i < 4; i++) made = made && add(args, &at, same(head[i]));
   for (Py_ssize_t i = 0; i < params; i++)
-    made = made && put(args, &at, same(sequence_item(t->params, i)));
+    made = made && add(args, &at, same(sequence_item(t->params, i)));
   for (Py_ssize_t i = 0; i < tensors; i++)
-    made = made && put(args, &at, same(sequence_item(t->tensors, i)));
+    made = made && add(args, &at, same(sequence_item(t->tensors, i)));
   PyObject *y = made ? PyObject_Call(apply, args, NULL) : NULL;
   Py_DECREF(args);
   return y;
@@ -226,7 +243,7 @@ static PyObject *tuple_of(PyObject *const *items, Py_ssize_t count) {
   Py_ssize_t at = 0;
   PyObject *tuple = PyTuple_New(count);
   for (Py_ssize_t i = 0; tuple && i < count; i++)
-    if (!put(tuple, &at, same(items[i]))) return Py_DECREF(tuple), NULL;
+    if (!add(tuple, &at, same(items[i]))) return Py_DECREF(tuple), NULL;
   return tuple;
 }
 
@@ -263,10 +280,11 @@ static PyObject *forward(PyObject *module, PyObject *const *a, Py_ssize_t count)
 
 static PyObject *call(PyObject *module, PyObject *const *a, Py_ssize_t count) {
   (void)module;
-  bool gradient = false;
+  words described;
+  view x;
   if (!has_arguments(count, ARGUMENTS)) return NULL;
-  if (!apply || !nothing_active() || !is_plain_call(a, &gradient)) Py_RETURN_NONE;
-  PyObject *key = make_key(a);
+  if (!apply || !nothing_active() || !describe_call(a, &described, &x)) Py_RETURN_NONE;
+  PyObject *key = make_key(a, &described, &x);
   if (!key) return PyErr_Clear(), Py_NewRef(Py_None);
   PyObject *found = PyDict_GetItemWithError(known, key);
   Py_DECREF(key);
@@ -274,20 +292,22 @@ static PyObject *call(PyObject *module, PyObject *const *a, Py_ssize_t count) {
     return PyErr_Clear(), Py_NewRef(Py_None); /* an error: something that cannot be hashed */
   Py_INCREF(found);                           /* another thread may take it out */
   call_tensors t = {a[X], a[WEIGHT], a[BIAS], a[PARAMS], a[TENSORS]};
-  bool records = gradient && decide(PyObject_CallNoArgs(grad_enabled), true);
-  PyObject *y = records ? call_with_gradient(found, &t) : run_prepared(found, &t);
+  PyObject *y = records(a) ? call_with_gradient(found, &t) : run_prepared(found, &t);
   Py_DECREF(found);
   if (y || PyErr_Occurred()) return y;
   Py_RETURN_NONE;
 }
 
-/* store(arguments of call..., prepared): remembers it for such calls; returns the key */
+/* store(arguments of call..., prepared): remembers it for such calls; returns the key, None if there is none */
 static PyObject *store(PyObject *module, PyObject *const *a, Py_ssize_t count) {
   (void)module;
+  words described;
+  view x;
   if (!has_arguments(count, ARGUMENTS + 1)) return NULL;
   if ((PyObject *)Py_TYPE(a[ARGUMENTS]) != prepared_type)
     return PyErr_SetString(PyExc_TypeError, "the last argument must be a Prepared"), NULL;
-  PyObject *key = make_key(a);
+  if (!describe_call(a, &described, &x)) Py_RETURN_NONE;
+  PyObject *key = make_key(a, &described, &x);
   if (!key) return NULL;
   if (!PyDict_SetItem(known, key, a[ARGUMENTS])) return key;
   Py_DECREF(key);
@@ -299,17 +319,21 @@ static PyObject *count_calls(PyObject *module, PyObject *unused) {
   return PyLong_FromLongLong(prepared_calls());
 }
 
-/* setup(Tensor, Parameter, strided, levels, grad_enabled, num_threads, environment, apply, *checks) */
+/* setup(exchange, strided, dtypes, Tensor, Parameter, levels, grad_enabled, num_threads, environment, apply, *checks) */
 static PyObject *setup(PyObject *module, PyObject *args) {
   (void)module;
-  PyObject **to[] = {&tensor_type,  &parameter_type, &strided,     &levels,
-                     &grad_enabled, &num_threads,    &environment, &apply};
-  Py_ssize_t fixed = (Py_ssize_t)(sizeof to / sizeof *to), count = PyTuple_Size(args);
+  enum { EXCHANGE, STRIDED, DTYPES, REST };
+  PyObject **to[] = {&tensor_type, &parameter_type, &levels, &grad_enabled,
+                     &num_threads, &environment,    &apply};
+  Py_ssize_t fixed = REST + (Py_ssize_t)(sizeof to / sizeof *to), count = PyTuple_Size(args);
   if (count < fixed || count > fixed + MOST_CHECKS || apply)
     return PyErr_SetString(PyExc_TypeError, "upconv_short: setup takes its arguments once"), NULL;
+  if (!view_set_up(PyTuple_GetItem(args, EXCHANGE), PyTuple_GetItem(args, STRIDED),
+                   PyTuple_GetItem(args, DTYPES)))
+    return NULL;
   for (Py_ssize_t i = fixed; i < count; i++)
     checks[check_count++] = Py_NewRef(PyTuple_GetItem(args, i));
-  for (Py_ssize_t i = 0; i < fixed; i++) *to[i] = Py_NewRef(PyTuple_GetItem(args, i));
+  for (Py_ssize_t i = REST; i < fixed; i++) *to[i - REST] = Py_NewRef(PyTuple_GetItem(args, i));
   Py_RETURN_NONE;
 }
 
@@ -335,13 +359,10 @@ static bool make_names(void) {
     PyObject **to;
     const char *text;
   } names[] = {
-      {&name_layout, "layout"},        {&name_is_cpu, "is_cpu"},
-      {&name_is_cuda, "is_cuda"},      {&name_is_neg, "is_neg"},
-      {&name_is_nested, "is_nested"},  {&name_is_zero, "_is_zerotensor"},
-      {&name_dtype, "dtype"},          {&name_shape, "shape"},
-      {&name_stride, "stride"},        {&name_requires_grad, "requires_grad"},
-      {&name_level, "_current_level"}, {&name_to_save, "to_save"},
-      {&name_settings, "settings"},    {&name_get_device, "get_device"},
+      {&name_is_cpu, "is_cpu"},     {&name_is_cuda, "is_cuda"},
+      {&name_is_neg, "is_neg"},     {&name_requires_grad, "requires_grad"},
+      {&name_to_save, "to_save"},   {&name_level, "_current_level"},
+      {&name_settings, "settings"},
   };
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!(*names[i].to = PyUnicode_InternFromString(names[i].text))) return false;

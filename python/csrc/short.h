@@ -5,6 +5,7 @@
  *
  *   short.c       the module: from a call to what is prepared for it
  *   prepared.c    one prepared call: runs it
+ *   view.c        what a tensor is: address, type, shape, strides
  */
 #ifndef UPCONV_SHORT_H
 #define UPCONV_SHORT_H

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from . import fast, into, short
 from .operator import conv_transpose as _operator
@@ -115,7 +116,7 @@ def conv_transpose(
     if out is not None:
         sizes = (stride, padding, output_padding, groups, dilation)
         return _write_into(out, spatial_dims, x, weight, bias, sizes, text, params, tensors)
-    if _short is not None and not torch.compiler.is_compiling():
+    if _short is not None and not is_dynamo_compiling():
         y = _short(
             spatial_dims,
             x,

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from . import packing, short
 from .functional import Size, call
@@ -85,7 +86,7 @@ class _WithEpilogue(torch.nn.Module):
             operands,
         )
         y = None
-        if short.module is not None and not torch.compiler.is_compiling():
+        if short.module is not None and not is_dynamo_compiling():
             y = short.module.call(*arguments)
         if y is None:
             y = call(*arguments)

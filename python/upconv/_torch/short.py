@@ -61,9 +61,11 @@ def set_up(checks: tuple[Any, ...], levels: Any) -> None:
         forward = staticmethod(module.forward)
 
     module.setup(
+        getattr(Tensor, "__dlpack_c_exchange_api__", None),
+        torch.strided,
+        (torch.float32, torch.float16, torch.bfloat16),
         Tensor,
         torch.nn.Parameter,
-        torch.strided,
         levels,
         torch.is_grad_enabled,
         torch.get_num_threads,
@@ -94,6 +96,8 @@ def remember(arguments: tuple[Any, ...], call: execute.Call, sizes: execute.Size
         module.known.clear()
         _watched.clear()
     key = module.store(*arguments, prepared)
+    if key is None:
+        return
     owners = [weight] if bias is None else [weight, bias]
     _watched[key] = [weakref.ref(tensor, lambda _: _forget(key)) for tensor in owners]
 
@@ -128,8 +132,8 @@ def prepare(
         origins = tuple(stamp[1:] for stamp in kept.stamp)
     packed_size = -(-call.packed_size // 256) * 256 if mode == PACKED_ANEW else 0
     objects = (
-        call.shape,
-        call.strides,
+        torch.empty_like,
+        _without_memory(call, x),
         torch.empty(0, dtype=torch.uint8, device=x.device),
         (packed_size + call.workspace_size,),
         (1,),
@@ -155,6 +159,13 @@ def prepare(
         packed_size,
         objects,
     )
+
+
+def _without_memory(call: execute.Call, x: Tensor) -> Tensor:
+    """A tensor of the result's shape and strides. One like another is made sooner than by these."""
+    like = x.detach().new_empty_strided(call.shape, call.strides)
+    like.untyped_storage().resize_(0)
+    return like
 
 
 def _forget(key: Any) -> None:

@@ -127,6 +127,81 @@ def test_other_memory_behind_the_same_tensors():
 
 
 @needs_c
+def test_tensors_that_are_not_what_they_seem():
+    """Whose elements are negated, lie elsewhere or nowhere: of x's shape, but not for the short
+    way."""
+    x, weight, bias, param, tensor = layer()
+    shape, strides = x.shape, x.stride()
+    negated = torch.empty_strided((*shape, 2), (*[2 * s for s in strides], 1))
+    negated = torch.view_as_complex(negated.normal_()).conj().imag
+    assert negated.is_neg() and negated.shape == shape
+    spread = x.new_zeros(*shape, 2)[..., 0].copy_(x)  # the same strides, but not negated
+    assert spread.stride() == negated.stride()
+    warm(fused, spread, weight, bias, param, tensor)
+    assert short_calls(fused, spread, weight, bias, param, tensor)[1] == 1
+    y, count = short_calls(fused, negated, weight, bias, param, tensor)
+    assert count == 0
+    torch.testing.assert_close(y, plain(negated.resolve_neg(), weight, bias, param, tensor))
+    warm(fused, x, weight, bias, param, tensor)
+    others = {
+        "zero": torch._efficientzerotensor(shape),
+        "functional": torch._to_functional_tensor(x),
+        "meta": x.to("meta"),
+        "sparse": x.to_sparse(),
+        "mkldnn": x.to_mkldnn(),
+        "integer": x.int(),
+        "many axes": x[None, None],
+        "nested": torch.nested.nested_tensor(list(x)),
+    }
+    for name, other in others.items():
+        for at in range(5):
+            tensors = [x, weight, bias, param, tensor]
+            tensors[at] = other
+            arguments = (*tensors[:3], 2, 0, 0, 1, 1, "", [tensors[3]], [tensors[4]])
+            assert short.module.call(2, *arguments) is None, (name, at)
+
+
+@needs_c
+def test_the_result_is_laid_out_as_in_the_long_way():
+    for x in (
+        torch.randn(2, 4, 5, 6).to(memory_format=torch.channels_last),
+        torch.randn(2, 4, 1, 1),
+        torch.randn(1, 4, 1, 6).to(memory_format=torch.channels_last),
+    ):
+        weight = torch.randn(4, 1, 3, 3)
+        first = upconv.conv_transpose2d(x, weight)
+        warm(upconv.conv_transpose2d, x, weight)
+        y, count = short_calls(upconv.conv_transpose2d, x, weight)
+        assert count == 1
+        assert y.stride() == first.stride() and torch.equal(y, first)
+        assert y.untyped_storage().nbytes() == 4 * y.numel()
+
+
+@needs_c
+def test_results_in_and_outside_of_inference_mode():
+    found = layer()
+    with torch.inference_mode():
+        warm(fused, *found)
+        assert fused(*found).is_inference()
+    y, count = short_calls(fused, *found)
+    assert count == 1 and not y.is_inference()
+
+
+@needs_c
+def test_without_the_c_functions_of_dlpack():
+    """As with a PyTorch that has none: tensors are asked for their attributes."""
+    code = f"""
+import sys, torch, pytest
+torch.Tensor.__dlpack_c_exchange_api__ = None
+wanted = "take or plain or changed or memory or seem or laid or inference or promised or wrong"
+sys.exit(pytest.main([{__file__!r}, "-q", "-p", "no:cacheprovider", "-k", wanted]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert "passed" in done.stdout and "skipped" not in done.stdout
+
+
+@needs_c
 def test_prepared_calls_go_with_the_weight():
     gc.collect()
     before = len(short.module.known)
