@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a tensor is: where its elements lie, and how. PyTorch tells it by the C functions of DLPack that the type carries
+ * What a tensor is: where its elements lie, and how. PyTorch tells it by the C functions of DLPack that it provides
  * (__dlpack_c_exchange_api__); one that has none is asked attribute by attribute, which takes ten times as long.
  */
 #ifndef UPCONV_SHORT_VIEW_H

@@ -61,7 +61,8 @@ def set_up(checks: tuple[Any, ...], levels: Any) -> None:
         forward = staticmethod(module.forward)
 
     module.setup(
-        getattr(Tensor, "__dlpack_c_exchange_api__", None),
+        # what Tensor.__dlpack_c_exchange_api__ is, unless another package has put its own there
+        getattr(torch._C, "_dlpack_exchange_api", lambda: None)(),
         torch.strided,
         (torch.float32, torch.float16, torch.bfloat16),
         Tensor,
