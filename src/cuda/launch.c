@@ -286,13 +286,25 @@ static upconv_status put_rows(const uc_cuda_kernel *k, const upconv_tensor *x, c
   return uc_fail(UPCONV_UNSUPPORTED, "x: its strides are more than one tile spans");
 }
 
+static bool is_empty(const upconv_tensor *x) {
+  for (int i = 0; i < UC_RANK; i++)
+    if (x->shape[i] == 0) return true;
+  return false;
+}
+
+/* Of an empty x the copy engine is to see zeros alone: a map of anything, and samples far beyond it. */
+static int64_t first_sample(const upconv_tensor *x) {
+  return is_empty(x) ? -(1 << 20) : x->offset[0];
+}
+
 /* Writes struct Map: words, W, H, D, N, and a box of the input tile. */
 static upconv_status put_map(const run *r, const uc_cuda_kernel *k, const row_view *v,
                              arguments *a) {
   const uc_cuda_driver *d = r->e->context->device->driver;
-  const int64_t *shape = r->call->x.shape;
-  const uint64_t dims[5] = {(uint64_t)v->words, (uint64_t)shape[4], (uint64_t)shape[3],
-                            (uint64_t)shape[2], (uint64_t)shape[0]};
+  const upconv_tensor *x = &r->call->x;
+  const void *origin = is_empty(x) ? r->call->packed : (const void *)(intptr_t)v->origin;
+  uint64_t dims[5] = {(uint64_t)v->words, 1, 1, 1, 1};
+  for (int i = 0; i < 4 && !is_empty(x); i++) dims[i + 1] = (uint64_t)x->shape[i < 3 ? 4 - i : 0];
   const int order[4] = {5, 4, 3, 0};
   uint64_t strides[4];
   for (int i = 0; i < 4; i++) /* of a single element: any that is allowed */
@@ -301,12 +313,11 @@ static upconv_status put_map(const run *r, const uc_cuda_kernel *k, const row_vi
                            (unsigned)k->x_size[0], (unsigned)k->samples},
                  steps[5] = {1, 1, 1, 1, 1};
   uc_cuda_tensor_map map;
-  upconv_status status =
-      uc_cuda_check(d,
-                    d->cuTensorMapEncodeTiled(
-                        &map, UC_MAP_U32, 5, (const void *)(intptr_t)v->origin, dims, strides, box,
-                        steps, UC_MAP_DENSE, UC_MAP_SWIZZLE_128, UC_MAP_FETCH_128, UC_MAP_ZEROS),
-                    "a map of x");
+  upconv_status status = uc_cuda_check(
+      d,
+      d->cuTensorMapEncodeTiled(&map, UC_MAP_U32, 5, origin, dims, strides, box, steps,
+                                UC_MAP_DENSE, UC_MAP_SWIZZLE_128, UC_MAP_FETCH_128, UC_MAP_ZEROS),
+      "a map of x");
   put(a, &map, sizeof map);
   return status;
 }
@@ -330,7 +341,7 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   put_view(&a, &y, false);
   if (status == UPCONV_OK) status = put_steps(k, &call->x, k->x_size, "x", &a);
   if (status == UPCONV_OK) status = put_steps(k, &y, k->tile, "y", &a);
-  if (status == UPCONV_OK && k->wgmma) put_i64(&a, call->x.offset[0]);
+  if (status == UPCONV_OK && k->wgmma) put_i64(&a, first_sample(&call->x));
   if (status == UPCONV_OK && k->gemm && !k->wgmma) status = put_rows(k, &call->x, &rows, &a);
   if (status == UPCONV_OK) status = put_views(r, k, &a);
   if (status != UPCONV_OK) return status;
