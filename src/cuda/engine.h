@@ -76,14 +76,17 @@ typedef struct uc_cuda_kernel {
   int64_t channels; /* of the target while a block works on it: BM, or all */
   int64_t mc, thread_cells, bm, threads, chunk;
   int64_t mt, nt, warps_m, rounds;
+  int64_t teams; /* of `threads` each in a block: they share its resident weights, each has its own tile */
   int64_t strip; /* neighbouring cells along W that a thread finishes together */
   /* tensor cores: positions of the input loaded together, and by one instruction; words of a plane and of a step of the
      input tile, and by how much planes are shifted */
   int64_t window, vector, x_plane, x_step_words, skew_odd, skew_high;
   bool channels_fast; /* depthwise: neighbouring threads take neighbouring channels */
   int64_t x_channels; /* depthwise: of a tile */
-  int64_t x_vector;   /* depthwise: inputs along W that are read together */
-  int64_t x_floats, staging_floats;
+  int64_t x_vector;   /* inputs along W that are read together; depthwise, and where prefetched */
+  bool prefetch;      /* tensor cores: the next tile's input comes while this one is multiplied */
+  int64_t lead;       /* tensor cores: inputs of the tile before the first tap's, so that reads are aligned */
+  int64_t x_floats, team_floats, staging_floats; /* of one tile; of a team; of a block, with the weights */
 
   /* tile buffers */
   uc_cuda_box *box; /* per step */

@@ -224,7 +224,7 @@ static const char *stage_ffma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   int64_t most = uc_max(1, UC_CUDA_STAGING_FLOATS / per_channel);
   k->chunk = k->resident ? e->group_in : uc_ceil_div(e->group_in, uc_ceil_div(e->group_in, most));
   k->static_taps = k->residue_groups == 1 && k->tap_count * k->thread_cells * k->mc <= MAX_UNROLLED;
-  k->x_floats = uc_ceil_div(k->chunk * x, 4) * 4;
+  k->x_floats = k->team_floats = uc_ceil_div(k->chunk * x, 4) * 4;
   k->staging_floats = k->x_floats + (k->shared_weights ? k->chunk * w : 0);
   return k->staging_floats * 4 > e->target.shared_bytes
              ? "the input of one tile does not fit shared memory"
@@ -241,7 +241,7 @@ static void value_extent(const int64_t (*shape)[UC_RANK], int value, int64_t ext
    with 64 registers, so that there are 32 warps; else with 128, and 16. */
 static int64_t wanted_blocks(const uc_cuda_kernel *k) {
   int64_t sums = k->mma ? k->rt * k->mt * k->nt * 4 : k->rt * k->mc * k->thread_cells;
-  return uc_max(1, (sums <= 32 ? 1024 : 512) / k->threads);
+  return uc_max(1, (sums <= 32 ? 1024 : 512) / (k->threads * k->teams));
 }
 
 static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)[UC_RANK],
@@ -412,6 +412,7 @@ upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass,
                             const int64_t (*shape)[UC_RANK], uc_cuda_kernel *k,
                             const char **refusal, int *keep) {
   k->pass = pass;
+  k->teams = 1;
   *refusal = NULL;
   *keep = -1;
   int *side = calloc((size_t)pass->step_count, sizeof *side);

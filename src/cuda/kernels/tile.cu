@@ -9,6 +9,14 @@ struct Tile {
   int first, end;          // channels, of all, that tile buffers hold: never another group's
 };
 
+// A block is one team of THREADS threads or, where they share its weights, several: each works on tiles of its own.
+__device__ __forceinline__ int team() { return TEAMS == 1 ? 0 : threadIdx.x / THREADS; }
+__device__ __forceinline__ int team_thread() { return TEAMS == 1 ? threadIdx.x : threadIdx.x % THREADS; }
+__device__ __forceinline__ void sync_team() {
+  if (TEAMS == 1) __syncthreads();
+  else asm volatile("bar.sync %0, %1;" ::"r"(team() + 1), "n"(THREADS) : "memory");
+}
+
 __device__ __forceinline__ bool inside(const int (&size)[3], int d, int h, int w) {
   return (unsigned)d < (unsigned)size[0] && (unsigned)h < (unsigned)size[1] && (unsigned)w < (unsigned)size[2];
 }
