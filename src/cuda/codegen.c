@@ -101,6 +101,7 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   define(text, "PREFETCH", k->prefetch);
   define(text, "RESIDENT_WEIGHTS", k->resident);
   if (k->mma) {
+    define(text, "SUMS_POOLED", k->sums_pooled);
     define(text, "MT", k->mt);
     define(text, "NT", k->nt);
     define(text, "WARPS_M", k->warps_m);

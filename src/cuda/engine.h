@@ -55,6 +55,7 @@ typedef struct uc_cuda_kernel {
   bool fused; /* cells are finished in registers; else values of a tile lie in shared memory */
   bool mma, depthwise;
   int pool; /* fused: the step of the pooling operator that reduces a cell, or -1 */
+  bool sums_pooled; /* tensor cores: maxima are taken of bare sums, whose weights have an extreme_pool's sign; then the bias */
 
   /* cells; fused: the target's elements (pool) or R of them */
   int64_t residues[UC_AXES], step[UC_AXES], base[UC_AXES]; /* R, I, base */

@@ -244,6 +244,13 @@ static int64_t wanted_blocks(const uc_cuda_kernel *k) {
   return uc_max(1, (sums <= 32 ? 1024 : 512) / (k->threads * k->teams));
 }
 
+/* A maximum of the convolution itself: x + b rounds monotonously, so that the greatest sum makes the greatest element. */
+static bool pools_sums(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  if (!k->mma || k->pool < 0) return false;
+  const upconv_op *op = &e->lowered->tail->op[k->pass->step[k->pool].op];
+  return op->operand[0].index == 0 && op->kind != UPCONV_OP_AVG_POOL;
+}
+
 static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)[UC_RANK],
                                  uc_cuda_kernel *k, const char **refusal) {
   int64_t extent[UC_AXES];
@@ -258,6 +265,7 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
     k->step[a] = k->residues[a] / s;
     if (!w) extent[a] = uc_ceil_div(extent[a], s);
   }
+  k->sums_pooled = pools_sums(e, k);
   if (k->depthwise) return uc_cuda_shape_depthwise(e, k, extent, refusal);
   upconv_status status = uc_cuda_find_taps(&e->lowered->conv, k);
   if (status != UPCONV_OK) return status;

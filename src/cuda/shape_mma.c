@@ -62,7 +62,8 @@ static int64_t choose_strip(const uc_cuda_engine *e, const uc_cuda_kernel *k, in
   int64_t most = 16 / (int64_t)upconv_dtype_size(e->lowered->source.y_dtype), run = 1;
   while (run < most && cells * results % (2 * run) == 0) run *= 2;
   if (width >= LANE_GROUPS && width % run != 0) return 1;
-  int64_t strip = uc_min(cells, uc_max(2, most / uc_power_of_two(results)));
+  if (results != uc_power_of_two(results)) return cells;
+  int64_t strip = uc_min(cells, uc_max(2, most / results));
   return cells / strip * window_size(k, strip, 1, 2) > MAX_WINDOW ? cells : strip;
 }
 
@@ -115,11 +116,12 @@ static void choose_window(uc_cuda_kernel *k, int64_t lane_words) {
   k->vector = 1;
   if (k->strip == 1) return;
   int64_t window = window_size(k, k->strip, k->lead, 2), vector = 2;
+  int64_t most = MAX_WINDOW / (2 * k->mt / k->strip);
   if (lane_words == 1 && k->strip * k->step[2] % 4 == 0) {
     int64_t wider = window_size(k, k->strip, k->lead, 4);
-    if (wider <= uc_ceil_div(window, 4) * 4) window = wider, vector = 4;
+    if (wider <= uc_min(most, uc_ceil_div(window, 4) * 4)) window = wider, vector = 4;
   }
-  if (2 * k->mt / k->strip * window > MAX_WINDOW) return;
+  if (window > most) return;
   k->window = window;
   k->vector = vector;
   k->x_size[2] = uc_ceil_div(k->x_size[2], k->vector) * k->vector;
@@ -186,7 +188,7 @@ static bool stage_ahead(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   lay_out_input(e, k, copy);
   int64_t weights = e->ci_steps * e->step_words * e->kernel_size * k->bm;
   k->chunk = e->ci_steps * e->step_words;
-  k->x_floats = e->ci_steps * k->x_step_words;
+  k->x_floats = uc_ceil_div(e->ci_steps * k->x_step_words, 4) * 4;
   k->team_floats = k->x_floats + k->chunk * uc_volume(k->x_size) + 4; /* and where the tile is */
   if (k->x_floats + weights > staging_limit(e)) return false;
   k->teams = teams_that_fit(e, k, weights);

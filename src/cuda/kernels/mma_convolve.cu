@@ -27,7 +27,10 @@ __device__ __forceinline__ void finish_channel(const Args &a, const Tile &tile, 
 #pragma unroll
     for (int i = 0; i < STRIP; i++)
 #pragma unroll
-      for (int r = 0; r < RT; r++) strip[i * RT + r] = sums[r][(q0 + i) / 2][j][(q0 + i) % 2 * 2 + k] + bias;
+      for (int r = 0; r < RT; r++) {
+        const float sum = sums[r][(q0 + i) / 2][j][(q0 + i) % 2 * 2 + k];
+        strip[i * RT + r] = SUMS_POOLED ? sum : sum + bias;
+      }
     finish<INSIDE>(a, tile, rg, c < CO, channel, first / TW / TH, first / TW % TH, first % TW, strip);
   }
 }

@@ -127,13 +127,17 @@ __device__ __forceinline__ void put_words(u32 *to, int position, const u32 (&wor
   }
 }
 
+// By spots, too: what lies apart is then at constant distances.
 __device__ __forceinline__ void settle_input(const char *buffer, u32 *xs) {
 #pragma unroll 1
-  for (u32 item = team_thread(); item < ITEMS; item += THREADS) {
-    const u32 position = item % SPOTS * VX, at = item / SPOTS;
-    u32 word[LANE_WORDS][VX];
+  for (int spot = team_thread(); spot < SPOTS; spot += THREADS)
+#pragma unroll 1
+    for (int step = 0; step < STEPS; step++)
 #pragma unroll
-    for (int b = 0; b < LANE_WORDS; b++) words_of(buffer, item, b, word[b]);
-    put_words(xs + at / 4 * X_STEP + plane_at(at % 4), position, word);
-  }
+      for (int t = 0; t < 4; t++) {
+        u32 word[LANE_WORDS][VX];
+#pragma unroll
+        for (int b = 0; b < LANE_WORDS; b++) words_of(buffer, (step * 4 + t) * SPOTS + spot, b, word[b]);
+        put_words(xs + step * X_STEP + plane_at(t), spot * VX, word);
+      }
 }
