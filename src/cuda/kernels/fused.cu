@@ -30,37 +30,50 @@ __device__ __forceinline__ void aim(const Args &a, Tile &tile) {
 }
 
 #if PREFETCH
-// Fetches the input of tile i and notes where the tile is: until then a register holds nothing of it.
-__device__ __forceinline__ void begin(const Args &a, i64 i, Tile tile, bool wide_x, char *buffer, int4 *note) {
-  go_to(a, i, tile);
-  fetch(a, tile, wide_x, buffer);
-  if (team_thread() == 0) *note = make_int4(tile.n, tile.qd, tile.qh, tile.qw);
+// Shared memory of a team.
+struct Desk {
+  u32 *xs;
+  char *buffer;
+  int4 *note; // where the tile is whose input is under way: until that has come no register holds anything of it
+};
+
+__device__ __forceinline__ Desk desk_of(float *smem) {
+  Desk desk;
+  desk.xs = (u32 *)smem + team() * TEAM_FLOATS;
+  desk.buffer = (char *)(desk.xs + X_FLOATS);
+  desk.note = (int4 *)(desk.xs + TEAM_FLOATS) - 1;
+  return desk;
 }
 
-__device__ __forceinline__ Tile noted(Tile tile, const int4 *note) {
+__device__ __forceinline__ void begin(const Args &a, i64 i, Tile tile, bool wide_x, const Desk &desk) {
+  go_to(a, i, tile);
+  fetch(a, tile, wide_x, desk.buffer);
+  if (team_thread() == 0) *desk.note = make_int4(tile.n, tile.qd, tile.qh, tile.qw);
+}
+
+__device__ __forceinline__ Tile noted(const Args &a, Tile tile, const int4 *note) {
   const int4 at = *note;
   tile.n = at.x, tile.qd = at.y, tile.qh = at.z, tile.qw = at.w;
+  aim(a, tile);
   return tile;
 }
 
 // i: the team's first tile.
 __device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, float *smem) {
-  u32 *const xs = (u32 *)smem + team() * TEAM_FLOATS, *const ws = (u32 *)smem + TEAMS * TEAM_FLOATS;
-  char *const buffer = (char *)(xs + X_FLOATS);
-  int4 *const note = (int4 *)(xs + TEAM_FLOATS) - 1;
+  u32 *const ws = (u32 *)smem + TEAMS * TEAM_FLOATS;
   const bool wide_x = aligned_input(a);
-  if (i < tiles) begin(a, i, tile, wide_x, buffer, note);
+  if (i < tiles) begin(a, i, tile, wide_x, desk_of(smem));
   stage_weights(a, tile, 0, ws);
   __syncthreads();
   for (; i < tiles; i += workers) {
+    const Desk desk = desk_of(smem);
     wait_copies();
     sync_team(); // all has come, and nobody multiplies the last tile any more
-    settle_input(buffer, xs);
-    Tile here = noted(tile, note);
-    aim(a, here);
+    settle_input(desk.buffer, desk.xs);
+    const Tile here = noted(a, tile, desk.note);
     sync_team(); // all is settled: the buffer is free
-    if (i + workers < tiles) begin(a, i + workers, tile, wide_x, buffer, note);
-    convolve_rounds(a, here, 0, place_of(team_thread()), xs, ws);
+    if (i + workers < tiles) begin(a, i + workers, tile, wide_x, desk);
+    convolve_rounds(a, here, 0, place_of(team_thread()), desk.xs, ws);
   }
 }
 #else
