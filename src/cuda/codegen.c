@@ -273,8 +273,7 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
                       *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve",
                                             NULL};
     const char *const *file = k->mma ? mma : k->depthwise ? depthwise : ffma;
-    for (int i = 0; i < 4 && file[i]; i++)
-      uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
+    for (int i = 0; i < 4 && file[i]; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
   }
   uc_text_add(text, "%s", uc_cuda_embedded(k->fused ? "fused" : "tiled"));
   if (k->pass->reduce_op >= 0) uc_cuda_emit_combine(text, e, k);

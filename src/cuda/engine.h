@@ -55,7 +55,8 @@ typedef struct uc_cuda_kernel {
   bool fused; /* cells are finished in registers; else values of a tile lie in shared memory */
   bool mma, depthwise;
   int pool; /* fused: the step of the pooling operator that reduces a cell, or -1 */
-  bool sums_pooled; /* tensor cores: maxima are taken of bare sums, whose weights have an extreme_pool's sign; then the bias */
+  bool
+      sums_pooled; /* tensor cores: maxima are taken of bare sums, whose weights have an extreme_pool's sign; then the bias */
 
   /* cells; fused: the target's elements (pool) or R of them */
   int64_t residues[UC_AXES], step[UC_AXES], base[UC_AXES]; /* R, I, base */
@@ -77,7 +78,8 @@ typedef struct uc_cuda_kernel {
   int64_t channels; /* of the target while a block works on it: BM, or all */
   int64_t mc, thread_cells, bm, threads, chunk;
   int64_t mt, nt, warps_m, rounds;
-  int64_t teams; /* of `threads` each in a block: they share its resident weights, each has its own tile */
+  int64_t
+      teams; /* of `threads` each in a block: they share its resident weights, each has its own tile */
   int64_t strip; /* neighbouring cells along W that a thread finishes together */
   /* tensor cores: positions of the input loaded together, and by one instruction; words of a plane and of a step of the
      input tile, and by how much planes are shifted */
@@ -86,8 +88,10 @@ typedef struct uc_cuda_kernel {
   int64_t x_channels; /* depthwise: of a tile */
   int64_t x_vector;   /* inputs along W that are read together; depthwise, and where prefetched */
   bool prefetch;      /* tensor cores: the next tile's input comes while this one is multiplied */
-  int64_t lead;       /* tensor cores: inputs of the tile before the first tap's, so that reads are aligned */
-  int64_t x_floats, team_floats, staging_floats; /* of one tile; of a team; of a block, with the weights */
+  int64_t
+      lead; /* tensor cores: inputs of the tile before the first tap's, so that reads are aligned */
+  int64_t x_floats, team_floats,
+      staging_floats; /* of one tile; of a team; of a block, with the weights */
 
   /* tile buffers */
   uc_cuda_box *box; /* per step */

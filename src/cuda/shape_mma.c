@@ -10,8 +10,9 @@ enum {
   MAX_UNROLLED = 1024,
   WARPS = 4, /* of a team: small teams, so that some finish while others multiply */
   BLOCK_THREADS = 512,
+  MAX_TEAMS = 8,   /* each has a barrier, of which a block has 16 */
   MAX_WINDOW = 16, /* positions of all strips of a lane */
-  LANE_GROUPS = 8 /* lanes of a warp that have different cells */
+  LANE_GROUPS = 8  /* lanes of a warp that have different cells */
 };
 
 /* What a tiling of the extent into tiles of so many cells costs: outputs, beyond the borders too, and inputs, a halo
@@ -144,8 +145,8 @@ static void choose_planes(uc_cuda_kernel *k, int64_t lane_words) {
 
 /* ---- prefetching ---- */
 
-/* Inputs along W that are copied together, of a row whose first tap reads `x_base`, and how much a row grows; by what the
-   copies of a row cost. 0: this input is not copied as it is. */
+/* Inputs along W that are copied together, by what the copies of a row cost: it begins and ends at multiples of them. 0: this
+   input is not copied as it is. */
 static int64_t choose_copy(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const upconv_problem *p = &e->lowered->conv;
   if (p->x_layout == UPCONV_CHANNELS_LAST || p->x_dtype != e->word) return 0;
@@ -178,7 +179,7 @@ static void lay_out_input(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t co
 /* As many teams as a block should have threads, if they fit shared memory. */
 static int64_t teams_that_fit(const uc_cuda_engine *e, const uc_cuda_kernel *k, int64_t weights) {
   int64_t room = (e->target.shared_bytes / 4 - weights) / k->team_floats;
-  return uc_min(room, uc_max(1, BLOCK_THREADS / k->threads));
+  return uc_min(room, uc_max(1, uc_min(MAX_TEAMS, BLOCK_THREADS / k->threads)));
 }
 
 /* Whether the weights stay, so that the tiles' input can be copied ahead. */

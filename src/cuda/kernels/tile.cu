@@ -17,6 +17,7 @@ __device__ __forceinline__ u32 thread_number() {
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
   return number;
 }
+
 __device__ __forceinline__ int team() { return TEAMS == 1 ? 0 : thread_number() / THREADS; }
 __device__ __forceinline__ int team_thread() { return TEAMS == 1 ? threadIdx.x : thread_number() % THREADS; }
 __device__ __forceinline__ void sync_team() {
