@@ -20,6 +20,8 @@ const covering_case covering_cases[] = {
     {"tensor cores", FM, "n2 ci9 co12 in33 k4 s2 p1 bias dtype=f16 y=f32"},
     {"tensor cores", FM, "n2 ci128 co80 in20x20 k4 s2 p1 dtype=f16"},
     {"tensor cores", FM, "ci4 co4 in12x30 k3 s3x2 d1x2 p1 math=tf32"},
+    {"tensor cores", FM, "n2 ci16 co16 in6x8x16 k3 s2 p1 op1 bias dtype=f16 | relu"},
+    {"tensor cores", FM, "ci5 co8 in8x32 k5 s2 p2 op1 bias math=tf32 | max_pool 2"},
     {"tensor cores", FM, "ci17 co9 in6x6x6 k3x2x1 s2x4x4 op0x3x3 math=tf32"},
 
     {"groups", FM, "n1 ci32 co32 in5x7x9 k3x5x7 s2 p1x2x3 op1 g4 math=tf32"},

@@ -216,6 +216,25 @@ static void founding_models(void) {
               "cuda-mma", c_lines);
 }
 
+/* Tensor cores: where weights stay, teams share them and the next input is copied ahead, in pieces that the row allows. */
+static void teams_and_copies(void) {
+  check_lines("n8 ci32 co32 in12x24x48 k3x5x7 s2 p1x2x3 op1 g4 math=tf32", "cuda-mma",
+              (const char *const[]){"#define TEAMS 4", "#define PREFETCH 1", "#define VX 4",
+                                    "#define X_BASE2 -4", "#define STRIP 2", "#define RUN 4",
+                                    "#define SUMS_POOLED 0", NULL});
+  check_lines("n8 ci32 co32 in12x24x50 k3x5x7 s2 p1x2x3 op1 g4 math=tf32", "cuda-mma",
+              (const char *const[]){"#define PREFETCH 1", "#define VX 2", NULL});
+  check_lines("n8 ci32 co32 in12x24x49 k3x5x7 s2 p1x2x3 op1 g4 math=tf32", "cuda-mma",
+              (const char *const[]){"#define PREFETCH 1", "#define VX 1", NULL});
+  check_lines("n8 ci32 co32 in12x24x48 k3x5x7 s2 p1x2x3 op1 g4 math=tf32 layout=ndhwc", "cuda-mma",
+              (const char *const[]){"#define TEAMS 4", "#define PREFETCH 0", NULL});
+  check_lines("n8 ci512 co64 in16x16 k4 s2 p1 dtype=f16", "cuda-mma",
+              (const char *const[]){"#define TEAMS 1", "#define PREFETCH 0", NULL});
+  check_lines("n8 ci16 co32 in16x32x32 k3 s2 p1 op1 dtype=f16 | extreme_pool 2 dir=@m", "cuda-mma",
+              (const char *const[]){"#define SUMS_POOLED 1",
+                                    "    if (a.packed[0 + c] < 0) scale = -scale;", NULL});
+}
+
 /* ---------------------------------------------------------------- the covering set */
 
 static const char *const archs[] = {"cuda:sm_75", "cuda:sm_80", "cuda:sm_86", "cuda:sm_90a",
@@ -342,6 +361,7 @@ int main(int argc, char **argv) {
       {"nothing_to_run_on", nothing_to_run_on},
       {"source_needs_cuda", source_needs_cuda},
       {"founding_models", founding_models},
+      {"teams_and_copies", teams_and_copies},
       {"covering_set", covering_set},
       {"sources_differ", sources_differ},
   };

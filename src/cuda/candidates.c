@@ -312,7 +312,7 @@ static void explain(const void *state, uc_text *text) {
                 "shared, %s\n",
                 i + 1, k->pass->result, k->pass->reduce_op >= 0 ? " (reduced over space)" : "",
                 (long long)k->tile[0], (long long)k->tile[1], (long long)k->tile[2],
-                (long long)k->threads, (long long)(k->shared_floats * 4 / 1024),
+                (long long)(k->threads * k->teams), (long long)(k->shared_floats * 4 / 1024),
                 k->fused ? "finished in registers" : "values in shared memory");
   }
 }

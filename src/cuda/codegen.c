@@ -57,6 +57,7 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   uc_text_add(text, "\n// ---- this pass ----\n");
   uc_text_add(text, "#define KERNEL_NAME %s\n", k->name);
   define(text, "THREADS", k->threads);
+  define(text, "TEAMS", k->teams);
   define(text, "MIN_BLOCKS", k->min_blocks);
   define(text, "CO", co);
   define(text, "BM", k->bm);
@@ -100,9 +101,12 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   define(text, "STATIC_TAPS", k->static_taps);
   define(text, "SHARED_WEIGHTS", k->shared_weights);
   define(text, "X_FLOATS", k->x_floats);
+  define(text, "TEAM_FLOATS", k->team_floats);
+  define(text, "PREFETCH", k->prefetch);
   define(text, "RESIDENT_WEIGHTS", k->resident);
   define(text, "SAMPLES", k->samples);
   define(text, "RESIDUE_BLOCKS", k->gemm ? k->residue_groups : 1);
+  if (k->mma) define(text, "SUMS_POOLED", k->sums_pooled);
   if (k->mma || k->gemm) {
     define(text, "MT", k->mt);
     define(text, "NT", k->nt);
@@ -127,6 +131,7 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
     define(text, "CI_STEPS", e->ci_steps);
     uc_text_add(text, "#define WORD_IS_%s 1\n", uc_cuda_type_name(e->word));
     define(text, "STEP_WORDS", e->step_words);
+    if (k->prefetch) define(text, "VX", k->x_vector);
     define(text, "WINDOW", k->window);
     define(text, "VECTOR", k->vector);
     define(text, "X_PLANE", k->x_plane);
@@ -238,8 +243,10 @@ static bool begins_row(const uc_cuda_kernel *k, int64_t t) {
   return here[0] != before[0] || here[1] != before[1] || (k->vector == 1 && here[2] != before[2]);
 }
 
+/* Windows begin at a multiple of what is loaded together, as late as that. */
 static int64_t tap_window(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
-  return k->vector == 1 ? 0 : tap->delta[2] - k->x_base[2];
+  if (k->vector == 1) return 0;
+  return tap->delta[2] - k->x_base[2] - k->lead / k->vector * k->vector;
 }
 
 /* Tensor cores: what is loaded together, and where in it a tap begins. */
@@ -346,13 +353,13 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
     uc_cuda_emit_tiled(text, e, k);
   if (k->pass->conv) {
     emit_taps(text, k);
-    const char *const mma[] = {"mma", "stage", "mma_convolve"},
-                      *const ffma[] = {"ffma", "stage", "ffma_convolve"},
-                      *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve"},
-                      *const gemm[] = {"gemm", k->wgmma ? "gemm_wgmma" : "gemm_mma", "gemm_rows"};
+    const char *const mma[] = {"mma", "stage", "mma_convolve", k->prefetch ? "prefetch" : NULL},
+                      *const ffma[] = {"ffma", "stage", "ffma_convolve", NULL},
+                      *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve",
+                                            NULL};
     const char *const *file = k->mma ? mma : k->gemm ? gemm : k->depthwise ? depthwise : ffma;
     if (k->wgmma) emit_wgmma(text, e, k);
-    for (int i = 0; i < 3; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
+    for (int i = 0; i < 4 && file[i]; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
   }
   uc_text_add(text, "%s", uc_cuda_embedded(k->fused ? "fused" : "tiled"));
   if (k->pass->reduce_op >= 0) uc_cuda_emit_combine(text, e, k);

@@ -239,9 +239,10 @@ static void emit_pool_start(uc_text *text, const uc_cuda_engine *e, const upconv
   }
 }
 
-static const char *pool_add(upconv_op_kind kind) {
+static const char *pool_add(const uc_cuda_kernel *k, upconv_op_kind kind) {
   if (kind == UPCONV_OP_AVG_POOL) return "pooled + %s";
-  return kind == UPCONV_OP_MAX_POOL ? "max_nan(pooled, %s)" : "max_nan(pooled, sign * %s)";
+  bool plain = kind == UPCONV_OP_MAX_POOL || k->sums_pooled;
+  return plain ? "max_nan(pooled, %s)" : "max_nan(pooled, sign * %s)";
 }
 
 /* Divides by the elements of the window at output (d, h, w). */
@@ -266,7 +267,7 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
   int source = op->operand[0].index, value = step_value(&k->pass->step[k->pass->target]);
   char element[16], add[64];
   snprintf(element, sizeof element, "v%d", source);
-  snprintf(add, sizeof add, pool_add(op->kind), element);
+  snprintf(add, sizeof add, pool_add(k, op->kind), element);
   finish_head(text, "What follows the convolution, for one channel of a strip of cells: one "
                     "pooling window each.");
   uc_text_add(
@@ -299,8 +300,9 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
   uc_text_add(text, "        pooled = %s;\n      }\n", add);
   const char *const at[UC_AXES] = {"qd", "qh", "pw"};
   if (op->kind == UPCONV_OP_AVG_POOL) emit_average(text, w, source, at);
-  uc_text_add(text, "      const float v%d = %spooled;\n", k->pass->step[k->pool].op + 1,
-              op->kind == UPCONV_OP_EXTREME_POOL ? "sign * " : "");
+  uc_text_add(text, "      const float v%d = %spooled%s;\n", k->pass->step[k->pool].op + 1,
+              op->kind == UPCONV_OP_EXTREME_POOL ? "sign * " : "",
+              k->sums_pooled ? " + __ldg(a.packed + BIAS_AT + c)" : "");
   fused_steps(text, e, k, 0, k->pass->step_count, false, "qd, qh, pw", "      ");
   uc_text_add(text,
               "      run[i] = v%d;\n"

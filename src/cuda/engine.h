@@ -55,6 +55,8 @@ typedef struct uc_cuda_kernel {
   bool fused; /* cells are finished in registers; else values of a tile lie in shared memory */
   bool mma, gemm, depthwise;
   int pool; /* fused: the step of the pooling operator that reduces a cell, or -1 */
+  bool
+      sums_pooled; /* tensor cores: maxima are taken of bare sums, whose weights have an extreme_pool's sign; then the bias */
 
   /* cells; fused: the target's elements (pool) or R of them */
   int64_t residues[UC_AXES], step[UC_AXES], base[UC_AXES]; /* R, I, base */
@@ -76,7 +78,9 @@ typedef struct uc_cuda_kernel {
   int64_t channels; /* of the target while a block works on it: BM, or all */
   int64_t mc, thread_cells, bm, threads, chunk;
   int64_t mt, nt, warps_m, rounds; /* gemm: teams of warps */
-  int64_t samples;                 /* gemm: of a tile; else 1 */
+  int64_t
+      teams; /* of `threads` each in a block: they share its resident weights, each has its own tile */
+  int64_t samples; /* gemm: of a tile; else 1 */
   /* gemm: four warps make products together; teams of warps along the channels; fragments of columns that are finished at
      once; where tables and barriers lie in shared memory; parts of the depth; copies under way; halo tiles */
   bool wgmma, moves_registers;
@@ -88,8 +92,12 @@ typedef struct uc_cuda_kernel {
   int64_t window, vector, x_plane, x_step_words, skew_odd, skew_high;
   bool channels_fast; /* depthwise: neighbouring threads take neighbouring channels */
   int64_t x_channels; /* depthwise: of a tile */
-  int64_t x_vector;   /* depthwise: inputs along W that are read together */
-  int64_t x_floats, staging_floats;
+  int64_t x_vector;   /* inputs along W that are read together; depthwise, and where prefetched */
+  bool prefetch;      /* tensor cores: the next tile's input comes while this one is multiplied */
+  int64_t
+      lead; /* tensor cores: inputs of the tile before the first tap's, so that reads are aligned */
+  int64_t x_floats, team_floats,
+      staging_floats; /* of one tile; of a team; of a block, with the weights */
 
   /* tile buffers */
   uc_cuda_box *box; /* per step */

@@ -366,7 +366,7 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   for (int v = 0; v < r->e->program.value_count; v++)
     for (int i = 0; i < UC_AXES; i++) put_int(&a, r->shape[v][i + 2]);
   if (tiles > 0)
-    status = launch(r->e, k->function, grid_blocks(r->e, k, tiles), k->threads,
+    status = launch(r->e, k->function, grid_blocks(r->e, k, tiles), k->threads * k->teams,
                     k->shared_floats * 4, call->stream, &a, k->name);
   if (status != UPCONV_OK || k->pass->reduce_op < 0) return status;
   int64_t elements = 1;

@@ -38,7 +38,7 @@ static bool spills(const uc_cuda_kernel *k, const void *image, size_t size) {
 
 /* Registers of a thread when a multiprocessor holds so many blocks, in units of eight: it has 65536. */
 static int64_t registers(const uc_cuda_kernel *k, int64_t blocks) {
-  return 65536 / (blocks * k->threads) / 8;
+  return 65536 / (blocks * k->threads * k->teams) / 8;
 }
 
 /* The most blocks that leave a thread more registers than it has now. */
@@ -48,15 +48,26 @@ static int64_t fewer_blocks(const uc_cuda_kernel *k) {
   return blocks;
 }
 
-/* Compiles a kernel, for fewer blocks a multiprocessor where it would spill otherwise. */
+/* Fewer threads on a multiprocessor: fewer blocks or, of one block, fewer teams. */
+static void give_registers(uc_cuda_kernel *k) {
+  if (k->min_blocks > 1) {
+    k->min_blocks = fewer_blocks(k);
+    return;
+  }
+  k->teams--;
+  k->shared_floats -= k->team_floats;
+}
+
+/* Compiles a kernel, for fewer threads a multiprocessor where it would spill otherwise. */
 static upconv_status compile_kernel(const uc_cuda_engine *e, uc_cuda_kernel *k, void **image) {
   for (;;) {
     size_t size = 0;
     upconv_status status = compile(e, k->source, image, &size);
-    if (status != UPCONV_OK || k->min_blocks <= 1 || !spills(k, *image, size)) return status;
+    bool least = k->min_blocks * k->teams <= 1;
+    if (status != UPCONV_OK || least || !spills(k, *image, size)) return status;
     free(*image);
     *image = NULL;
-    k->min_blocks = fewer_blocks(k);
+    give_registers(k);
     status = uc_cuda_kernel_source(e, k, &k->source);
     if (status != UPCONV_OK) return status;
   }
@@ -76,7 +87,7 @@ static upconv_status prepare(const uc_cuda_driver *d, uc_cuda_kernel *k) {
   if (status != UPCONV_OK) return status;
   return uc_cuda_check(d,
                        d->cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                           &k->blocks_per_sm, k->function, (int)k->threads, shared),
+                           &k->blocks_per_sm, k->function, (int)(k->threads * k->teams), shared),
                        "occupancy of a kernel");
 }
 

@@ -114,6 +114,25 @@ static void emit_folds(uc_text *text, const uc_lowered *l) {
   }
 }
 
+/* Where an extreme_pool of bare sums takes the least, the weights' sign is turned. */
+static void emit_sign(uc_text *text, const uc_cuda_engine *e) {
+  const uc_lowered *l = e->lowered;
+  for (int i = 0; i < e->kernel_count; i++) {
+    const uc_cuda_kernel *k = &e->kernel[i];
+    if (!k->sums_pooled) continue;
+    const upconv_op *op = &l->tail->op[k->pass->step[k->pool].op];
+    const upconv_operand *dir = &op->operand[1];
+    if (op->kind != UPCONV_OP_EXTREME_POOL) continue;
+    if (dir->kind == UPCONV_OPERAND_PARAM) {
+      int param = l->param_of_decl[dir->index];
+      uc_text_add(text, "    if (a.packed[%lld%s] < 0) scale = -scale;\n",
+                  (long long)e->param_at[param], l->param[param].size > 1 ? " + c" : "");
+    } else if (dir->constant < 0) {
+      uc_text_add(text, "    scale = -scale;\n");
+    }
+  }
+}
+
 static void emit_params(uc_text *text, const uc_cuda_engine *e) {
   const uc_lowered *l = e->lowered;
   uc_text_add(text,
@@ -137,6 +156,7 @@ static void emit_params(uc_text *text, const uc_cuda_engine *e) {
               "    (void)by;\n",
               (long long)l->conv.out_channels);
   emit_folds(text, l);
+  emit_sign(text, e);
   uc_text_add(text, "    d[%lld + c] = scale;\n    a.packed[%lld + c] = (float)bias;\n",
               (long long)doubles_before(l, l->param_count), (long long)e->bias_at);
   if (e->scales_sums)

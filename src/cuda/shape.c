@@ -224,7 +224,7 @@ static const char *stage_ffma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   int64_t most = uc_max(1, UC_CUDA_STAGING_FLOATS / per_channel);
   k->chunk = k->resident ? e->group_in : uc_ceil_div(e->group_in, uc_ceil_div(e->group_in, most));
   k->static_taps = k->residue_groups == 1 && k->tap_count * k->thread_cells * k->mc <= MAX_UNROLLED;
-  k->x_floats = uc_ceil_div(k->chunk * x, 4) * 4;
+  k->x_floats = k->team_floats = uc_ceil_div(k->chunk * x, 4) * 4;
   k->staging_floats = k->x_floats + (k->shared_weights ? k->chunk * w : 0);
   return k->staging_floats * 4 > e->target.shared_bytes
              ? "the input of one tile does not fit shared memory"
@@ -244,7 +244,7 @@ static int64_t wanted_blocks(const uc_cuda_kernel *k) {
   int64_t sums = fragments ? k->rt * k->mt * k->nt * 4 : k->rt * k->mc * k->thread_cells;
   int64_t threads = sums <= 32 ? 1024 : sums <= 64 ? 512 : 256;
   int64_t held = k->shared_floats > 0 ? UC_CUDA_SHARED_OF_SM / (4 * k->shared_floats) : threads;
-  return uc_max(1, uc_min(threads / k->threads, k->gemm ? held : threads));
+  return uc_max(1, uc_min(threads / (k->threads * k->teams), k->gemm ? held : threads));
 }
 
 /* The inner product's own part: cells, threads, channels and shared memory. Returns why it cannot be, or NULL. */
@@ -261,6 +261,13 @@ static const char *shape_inner(const uc_cuda_engine *e, uc_cuda_kernel *k,
   return e->mma ? uc_cuda_stage_mma(e, k) : stage_ffma(e, k);
 }
 
+/* A maximum of the convolution itself: x + b rounds monotonously, so that the greatest sum makes the greatest element. */
+static bool pools_sums(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  if (!k->mma || k->pool < 0 || e->scales_sums) return false;
+  const upconv_op *op = &e->lowered->tail->op[k->pass->step[k->pool].op];
+  return op->operand[0].index == 0 && op->kind != UPCONV_OP_AVG_POOL;
+}
+
 static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)[UC_RANK],
                                  uc_cuda_kernel *k, const char **refusal) {
   int64_t extent[UC_AXES];
@@ -275,6 +282,7 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
     k->step[a] = k->residues[a] / s;
     if (!w) extent[a] = uc_ceil_div(extent[a], s);
   }
+  k->sums_pooled = pools_sums(e, k);
   if (k->depthwise) return uc_cuda_shape_depthwise(e, k, extent, refusal);
   upconv_status status = uc_cuda_find_taps(&e->lowered->conv, k);
   if (status != UPCONV_OK) return status;
@@ -424,6 +432,7 @@ upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass,
                             const int64_t (*shape)[UC_RANK], uc_cuda_kernel *k,
                             const char **refusal, int *keep) {
   k->pass = pass;
+  k->teams = 1;
   *refusal = NULL;
   *keep = -1;
   int *side = calloc((size_t)pass->step_count, sizeof *side);

@@ -175,7 +175,7 @@ upconv_status uc_cuda_shape_depthwise(const uc_cuda_engine *e, uc_cuda_kernel *k
   }
   k->x_size[2] = uc_ceil_div(k->x_size[2], k->x_vector) * k->x_vector;
   k->x_channels = input_channels(e, k->bm);
-  k->x_floats = uc_ceil_div(k->x_channels * uc_volume(k->x_size), 4) * 4;
+  k->x_floats = k->team_floats = uc_ceil_div(k->x_channels * uc_volume(k->x_size), 4) * 4;
   k->staging_floats = k->shared_floats = k->x_floats + weight_floats(e, k);
   k->channels = k->bm;
   k->min_blocks = wanted_blocks(k);

@@ -8,9 +8,11 @@
 enum {
   MAX_SUMS = 64, /* registers of sums of a thread: four blocks of 4 warps fit a multiprocessor */
   MAX_UNROLLED = 1024,
-  WARPS = 4, /* of a block: small blocks, so that some load while others multiply */
-  MAX_WINDOW = 16,
-  LANE_GROUPS = 8 /* lanes of a warp that have different cells */
+  WARPS = 4, /* of a team: small teams, so that some finish while others multiply */
+  BLOCK_THREADS = 512,
+  MAX_TEAMS = 8,   /* each has a barrier, of which a block has 16 */
+  MAX_WINDOW = 16, /* positions of all strips of a lane */
+  LANE_GROUPS = 8  /* lanes of a warp that have different cells */
 };
 
 /* What a tiling of the extent into tiles of so many cells costs: outputs, beyond the borders too, and inputs, a halo
@@ -48,12 +50,22 @@ static int64_t result_bytes(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   return size * (k->pool >= 0 ? 1 : k->residues[2]);
 }
 
-/* Whether a lane's cells lie apart: no strip of them could be stored at once where dense rows are not aligned to it. */
-static bool spread(const uc_cuda_engine *e, const uc_cuda_kernel *k, int64_t width) {
-  int64_t strip = 2 * k->mt * (k->pool >= 0 ? 1 : k->residues[2]);
+/* Positions that the taps of one row read for `strip` cells, if the window begins `lead` before the first. */
+static int64_t window_size(const uc_cuda_kernel *k, int64_t strip, int64_t lead, int64_t vector) {
+  int64_t positions = (strip - 1) * k->step[2] + k->span[2] + 1 + lead % vector;
+  return uc_ceil_div(positions, vector) * vector;
+}
+
+/* Neighbouring cells of a lane: those whose results along W are one store of 16 bytes, so that the stores of a warp leave no
+   gaps; all, where shorter strips would read too much. One, where dense rows are not aligned to it. */
+static int64_t choose_strip(const uc_cuda_engine *e, const uc_cuda_kernel *k, int64_t width) {
+  int64_t cells = 2 * k->mt, results = k->pool >= 0 ? 1 : k->residues[2];
   int64_t most = 16 / (int64_t)upconv_dtype_size(e->lowered->source.y_dtype), run = 1;
-  while (run < most && strip % (2 * run) == 0) run *= 2;
-  return width >= LANE_GROUPS && width % run != 0;
+  while (run < most && cells * results % (2 * run) == 0) run *= 2;
+  if (width >= LANE_GROUPS && width % run != 0) return 1;
+  if (results != uc_power_of_two(results)) return cells;
+  int64_t strip = uc_min(cells, uc_max(2, most / results));
+  return cells / strip * window_size(k, strip, 1, 2) > MAX_WINDOW ? cells : strip;
 }
 
 static void choose_warps(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t warps_n,
@@ -90,7 +102,7 @@ const char *uc_cuda_choose_mma(const uc_cuda_engine *e, uc_cuda_kernel *k,
   while (k->mt < 4 && k->mt * 2 * k->nt <= most) k->mt *= 2;
   int64_t cells = uc_cuda_cell_count(extent);
   while (k->mt > 1 && cells < 16 * k->mt) k->mt /= 2;
-  k->strip = spread(e, k, width) ? 1 : 2 * k->mt;
+  k->strip = choose_strip(e, k, width);
   /* all warps over positions, if the tile's whole input and all weights fit: halos are smaller then */
   choose_warps(e, k, 1, columns / k->nt, extent);
   if (k->rounds > 1 && most_floats(e, k) > staging_limit(e))
@@ -98,15 +110,19 @@ const char *uc_cuda_choose_mma(const uc_cuda_engine *e, uc_cuda_kernel *k,
   return NULL;
 }
 
-/* A row of taps reads one window of the input, loaded by wide instructions; where taps lie far apart, each reads its own. */
+/* Each strip of a row of taps reads one window of the input, loaded by wide instructions; where taps lie far apart, each tap
+   reads its own. */
 static void choose_window(uc_cuda_kernel *k, int64_t lane_words) {
-  k->window = 2 * k->mt; /* the lane's cells */
+  k->window = k->strip;
   k->vector = 1;
   if (k->strip == 1) return;
-  int64_t window = (k->strip - 1) * k->step[2] + k->span[2] + 1;
-  int64_t vector = lane_words == 1 && k->strip * k->step[2] % 4 == 0 ? 4 : 2;
-  window = uc_ceil_div(window, vector) * vector;
-  if (window > MAX_WINDOW) return;
+  int64_t window = window_size(k, k->strip, k->lead, 2), vector = 2;
+  int64_t most = MAX_WINDOW / (2 * k->mt / k->strip);
+  if (lane_words == 1 && k->strip * k->step[2] % 4 == 0) {
+    int64_t wider = window_size(k, k->strip, k->lead, 4);
+    if (wider <= uc_min(most, uc_ceil_div(window, 4) * 4)) window = wider, vector = 4;
+  }
+  if (window > most) return;
   k->window = window;
   k->vector = vector;
   k->x_size[2] = uc_ceil_div(k->x_size[2], k->vector) * k->vector;
@@ -127,22 +143,83 @@ static void choose_planes(uc_cuda_kernel *k, int64_t lane_words) {
   k->x_plane = uc_ceil_div(positions * lane_words, 32) * 32;
 }
 
-const char *uc_cuda_stage_mma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
-  if (k->tap_count * k->mt * k->nt > MAX_UNROLLED)
-    return "more taps than the tensor-core kernel unrolls";
+/* ---- prefetching ---- */
+
+/* Inputs along W that are copied together, by what the copies of a row cost: it begins and ends at multiples of them. 0: this
+   input is not copied as it is. */
+static int64_t choose_copy(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  const upconv_problem *p = &e->lowered->conv;
+  if (p->x_layout == UPCONV_CHANNELS_LAST || p->x_dtype != e->word) return 0;
+  int64_t best = 0;
+  double least = 0;
+  for (int64_t v = p->x_dtype == UPCONV_F32 ? 1 : 2; v <= 4; v *= 2) {
+    if (p->axis[2].in_size % v != 0 || k->cells[2] * k->step[2] % v != 0) continue;
+    int64_t row = uc_ceil_div(uc_mod(k->x_base[2], v) + k->x_size[2], v) * v;
+    double cost = (double)row * (1 + 4.0 / (double)v);
+    if (best > 0 && cost >= least) continue;
+    best = v;
+    least = cost;
+  }
+  return best;
+}
+
+/* The input's layout in shared memory; copy: inputs along W that are copied together, or 0. */
+static void lay_out_input(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t copy) {
   int64_t lane_words = e->step_words / 4;
+  k->x_vector = copy;
+  k->lead = copy > 0 ? uc_mod(k->x_base[2], copy) : 0;
+  k->x_base[2] -= k->lead;
+  k->x_size[2] += k->lead;
   choose_window(k, lane_words);
+  if (copy > 0) k->x_size[2] = uc_ceil_div(k->x_size[2], copy) * copy;
   choose_planes(k, lane_words);
   k->x_step_words = 4 * k->x_plane + k->skew_odd + k->skew_high;
-  int64_t step = k->x_step_words + e->step_words * e->kernel_size * k->bm;
+}
+
+/* As many teams as a block should have threads, if they fit shared memory. */
+static int64_t teams_that_fit(const uc_cuda_engine *e, const uc_cuda_kernel *k, int64_t weights) {
+  int64_t room = (e->target.shared_bytes / 4 - weights) / k->team_floats;
+  return uc_min(room, uc_max(1, uc_min(MAX_TEAMS, BLOCK_THREADS / k->threads)));
+}
+
+/* Whether the weights stay, so that the tiles' input can be copied ahead. */
+static bool stage_ahead(const uc_cuda_engine *e, uc_cuda_kernel *k) {
+  int64_t copy = choose_copy(e, k);
+  if (copy == 0) return false;
+  lay_out_input(e, k, copy);
+  int64_t weights = e->ci_steps * e->step_words * e->kernel_size * k->bm;
+  k->chunk = e->ci_steps * e->step_words;
+  k->x_floats = uc_ceil_div(e->ci_steps * k->x_step_words, 4) * 4;
+  k->team_floats = k->x_floats + k->chunk * uc_volume(k->x_size) + 4; /* and where the tile is */
+  if (k->x_floats + weights > staging_limit(e)) return false;
+  k->teams = teams_that_fit(e, k, weights);
+  k->staging_floats = k->teams * k->team_floats + weights;
+  k->prefetch = k->resident = true;
+  return k->teams > 0;
+}
+
+static void stage_in_turn(const uc_cuda_engine *e, uc_cuda_kernel *k) {
+  lay_out_input(e, k, 0);
+  int64_t weights = e->step_words * e->kernel_size * k->bm, step = k->x_step_words + weights;
   k->resident = e->ci_steps * step <= staging_limit(e);
   int64_t most = uc_max(1, UC_CUDA_STAGING_FLOATS / step);
   int64_t steps =
       k->resident ? e->ci_steps : uc_ceil_div(e->ci_steps, uc_ceil_div(e->ci_steps, most));
   k->chunk = e->step_words * steps;
-  k->x_floats = uc_ceil_div(steps * k->x_step_words, 4) * 4;
-  k->staging_floats = k->x_floats + k->chunk * e->kernel_size * k->bm;
+  k->x_floats = k->team_floats = uc_ceil_div(steps * k->x_step_words, 4) * 4;
+  if (k->resident) k->teams = uc_max(1, teams_that_fit(e, k, steps * weights));
+  k->staging_floats = k->teams * k->team_floats + steps * weights;
+}
+
+const char *uc_cuda_stage_mma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
+  if (k->tap_count * k->mt * k->nt > MAX_UNROLLED)
+    return "more taps than the tensor-core kernel unrolls";
   k->static_taps = k->shared_weights = true;
+  uc_cuda_kernel before = *k;
+  if (!stage_ahead(e, k)) {
+    *k = before;
+    stage_in_turn(e, k);
+  }
   return k->staging_floats * 4 > e->target.shared_bytes
              ? "tile and weights of one chunk do not fit shared memory"
              : NULL;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel: a block keeps to one block of channels and takes tiles of cells, convolves, and finishes its cells in
-// registers (finish is generated). Where all weights of its channels fit shared memory they are loaded once.
+// registers (finish is generated). Where all weights of its channels fit shared memory they are loaded once, for all its
+// teams.
 
 // Whether outputs [first, first + count) of axis i, after N and C, are all to be stored.
 __device__ __forceinline__ bool stored(const Args &a, int i, int first, int count) {
@@ -12,32 +13,94 @@ __device__ __forceinline__ bool aligned_runs(const Args &a) {
   return a.y_step[2] == 1 && ((i64)a.y.origin | strides * size_of(Y_TYPE)) % (RUN * size_of(Y_TYPE)) == 0;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) KERNEL_NAME(const __grid_constant__ Args a) {
-  extern __shared__ __align__(1024) float smem[];
-  enum { KINDS = CHANNEL_BLOCKS * RESIDUE_BLOCKS };
-  const int block = blockIdx.x % CHANNEL_BLOCKS, workers = gridDim.x / KINDS;
-  const i64 tiles = a.tiles / KINDS;
-  Tile tile;
-  tile.group = block / BLOCKS_PER_GROUP;
-  tile.c0 = block % BLOCKS_PER_GROUP * BM;
-  tile.wide = aligned_runs(a);
+// The first cell of tile i.
+__device__ __forceinline__ void go_to(const Args &a, i64 i, Tile &tile) {
+  const i64 rows = i / a.grid[2], planes = rows / a.grid[1], samples = planes / a.grid[0];
+  tile.qw = ((int)(i - rows * a.grid[2]) + a.grid_begin[2]) * TW;
+  tile.qh = ((int)(rows - planes * a.grid[1]) + a.grid_begin[1]) * TH;
+  tile.qd = ((int)(planes - samples * a.grid[0]) + a.grid_begin[0]) * TD;
+  tile.n = (int)samples * SAMPLES + a.n0;
+}
+
+// Where its results go.
+__device__ __forceinline__ void aim(const Args &a, Tile &tile) {
+  const int d = tile.qd * Y_CELL0 + Y_BASE0, h = tile.qh * Y_CELL1 + Y_BASE1, w = tile.qw * Y_CELL2 + Y_BASE2;
+  tile.y = a.y.origin + view_index(a.y, tile.n, 0, d, h, w) * size_of(Y_TYPE);
+  tile.inside = stored(a, 2, d, TD * Y_CELL0) & stored(a, 3, h, TH * Y_CELL1) & stored(a, 4, w, TW * Y_CELL2) &
+                (tile.n + SAMPLES <= a.n0 + a.batch);
+}
+
+#if PREFETCH
+// Shared memory of a team.
+struct Desk {
+  u32 *xs;
+  char *buffer;
+  int4 *note; // where the tile is whose input is under way: until that has come no register holds anything of it
+};
+
+__device__ __forceinline__ Desk desk_of(float *smem) {
+  Desk desk;
+  desk.xs = (u32 *)smem + team() * TEAM_FLOATS;
+  desk.buffer = (char *)(desk.xs + X_FLOATS);
+  desk.note = (int4 *)(desk.xs + TEAM_FLOATS) - 1;
+  return desk;
+}
+
+__device__ __forceinline__ void begin(const Args &a, i64 i, Tile tile, bool wide_x, const Desk &desk) {
+  go_to(a, i, tile);
+  fetch(a, tile, wide_x, desk.buffer);
+  if (team_thread() == 0) *desk.note = make_int4(tile.n, tile.qd, tile.qh, tile.qw);
+}
+
+__device__ __forceinline__ Tile noted(const Args &a, Tile tile, const int4 *note) {
+  const int4 at = *note;
+  tile.n = at.x, tile.qd = at.y, tile.qh = at.z, tile.qw = at.w;
+  aim(a, tile);
+  return tile;
+}
+
+// i: the team's first tile.
+__device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, float *smem) {
+  u32 *const ws = (u32 *)smem + TEAMS * TEAM_FLOATS;
+  const bool wide_x = aligned_input(a);
+  if (i < tiles) begin(a, i, tile, wide_x, desk_of(smem));
+  stage_weights(a, tile, 0, ws);
+  __syncthreads();
+  for (; i < tiles; i += workers) {
+    const Desk desk = desk_of(smem);
+    wait_copies();
+    sync_team(); // all has come, and nobody multiplies the last tile any more
+    settle_input(desk.buffer, desk.xs);
+    const Tile here = noted(a, tile, desk.note);
+    sync_team(); // all is settled: the buffer is free
+    if (i + workers < tiles) begin(a, i + workers, tile, wide_x, desk);
+    convolve_rounds(a, here, 0, place_of(team_thread()), desk.xs, ws);
+  }
+}
+#else
+__device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, float *smem) {
 #if RESIDENT_WEIGHTS
-  stage_weights(a, tile, 0, (WeightWord *)(smem + X_FLOATS));
+  stage_weights(a, tile, 0, (WeightWord *)(smem + TEAMS * TEAM_FLOATS));
+  if (TEAMS > 1) __syncthreads();
 #endif
-  for (i64 i = blockIdx.x / KINDS; i < tiles; i += workers) {
-    i64 rest = i;
-    tile.qw = ((int)(rest % a.grid[2]) + a.grid_begin[2]) * TW;
-    rest /= a.grid[2];
-    tile.qh = ((int)(rest % a.grid[1]) + a.grid_begin[1]) * TH;
-    rest /= a.grid[1];
-    tile.qd = ((int)(rest % a.grid[0]) + a.grid_begin[0]) * TD;
-    tile.n = (int)(rest / a.grid[0]) * SAMPLES + a.n0;
-    const int d = tile.qd * Y_CELL0 + Y_BASE0, h = tile.qh * Y_CELL1 + Y_BASE1, w = tile.qw * Y_CELL2 + Y_BASE2;
-    tile.y = a.y.origin + view_index(a.y, tile.n, 0, d, h, w) * size_of(Y_TYPE);
-    tile.inside = stored(a, 2, d, TD * Y_CELL0) & stored(a, 3, h, TH * Y_CELL1) & stored(a, 4, w, TW * Y_CELL2) &
-                  (tile.n + SAMPLES <= a.n0 + a.batch);
+  for (; i < tiles; i += workers) {
+    go_to(a, i, tile);
+    aim(a, tile);
 #pragma unroll 1
     for (int rg = blockIdx.x / CHANNEL_BLOCKS % RESIDUE_BLOCKS; rg < RESIDUE_GROUPS; rg += RESIDUE_BLOCKS)
       convolve(a, tile, rg, RESIDENT_WEIGHTS, smem);
   }
+}
+#endif
+
+// Tiles go to all blocks first and then to their next teams, so that few tiles spread over many multiprocessors.
+extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, MIN_BLOCKS) KERNEL_NAME(const __grid_constant__ Args a) {
+  extern __shared__ __align__(1024) float smem[];
+  enum { KINDS = CHANNEL_BLOCKS * RESIDUE_BLOCKS };
+  const int block = blockIdx.x % CHANNEL_BLOCKS, blocks = gridDim.x / KINDS;
+  Tile tile;
+  tile.group = block / BLOCKS_PER_GROUP;
+  tile.c0 = block % BLOCKS_PER_GROUP * BM;
+  tile.wide = aligned_runs(a);
+  work(a, tile, blockIdx.x / KINDS + team() * (i64)blocks, a.tiles / KINDS, (i64)blocks * TEAMS, smem);
 }

@@ -4,10 +4,10 @@
 // the depth is STEP_WORDS of them, 8, or 4 where there are few channels.
 //
 // Fragment layout (PTX, mma.m16n8k*): lane = 4 g + t holds rows g and g + 8, words t (and t + 4) of the input, column g of
-// the weights, and columns 2 t, 2 t + 1 of the sums. Which cell is which row is free: a lane's rows of all its fragments
-// are a strip of neighbours along W, so that it stores them together, and so that the inputs of a row of taps are one
-// window, which it loads once for all of them. Where rows of the result are not aligned there are no wide stores: then
-// STRIP is 1, neighbouring lanes take neighbouring cells, and a lane's own lie eight apart.
+// the weights, and columns 2 t, 2 t + 1 of the sums. Which cell is which row is free: a lane's rows are strips of
+// neighbours along W, as long as one store is wide, so that the inputs of a row of taps are a window a strip, loaded once
+// for all of them. Neighbouring lanes take neighbouring strips, whose stores meet in memory; a lane's own lie eight
+// apart. Where rows of the result are not aligned there are no wide stores, and a strip is one cell.
 
 typedef u32 WeightWord;
 
@@ -15,7 +15,8 @@ enum {
   X_CHANNEL = XD * XH * XW,
   LANE_WORDS = STEP_WORDS / 4,
   LANE_CELLS = 2 * MT,
-  CELL_GAP = STRIP == 1 ? 8 : 1, // from one cell of a lane to the next
+  STRIPS = LANE_CELLS / STRIP,
+  STRIP_GAP = 8 * STRIP, // cells from one strip of a lane to the next
   BLOCK_WORDS = 32 * LANE_WORDS, // weights of 8 output channels
   STEPS = EC / STEP_WORDS
 };
@@ -60,17 +61,30 @@ __device__ __forceinline__ u32 word_at(const Args &a, bool in, const char *origi
 #endif
 }
 
-// packed: [group][step][KERNEL][CO_PAD / 8][BLOCK_WORDS]
-__device__ __forceinline__ void stage_weights(const Args &a, const Tile &tile, int e0, u32 *ws) {
+// Global to shared memory without a register between, or zeros where there is nothing; under way until wait_copies.
+template <int BYTES>
+__device__ __forceinline__ void copy_async(u32 to, const void *from, bool there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+               ::"r"(to), "l"(from), "n"(BYTES), "r"(there ? BYTES : 0) : "memory");
+}
+__device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// packed: [group][step][KERNEL][CO_PAD / 8][BLOCK_WORDS]. By all teams; wait_copies follows.
+__device__ __forceinline__ void fetch_weights(const Args &a, const Tile &tile, int e0, u32 *ws) {
   enum { BLOCK = BLOCK_WORDS / 4, ROW = CO_PAD / 8 * BLOCK, TILE_ROW = BM / 8 * BLOCK };
   const int step0 = e0 / STEP_WORDS, first = tile.c0 / 8 * BLOCK;
   const uint4 *packed = (const uint4 *)(a.packed + WEIGHTS_AT) + ((i64)tile.group * CI_STEPS + step0) * KERNEL * ROW;
-  uint4 *to = (uint4 *)ws;
-  for (int i = threadIdx.x; i < STEPS * KERNEL * TILE_ROW; i += THREADS) {
+  const u32 to = (u32)__cvta_generic_to_shared(ws);
+  for (int i = threadIdx.x; i < STEPS * KERNEL * TILE_ROW; i += THREADS * TEAMS) {
     const int in_row = first + i % TILE_ROW, row = i / TILE_ROW;
     const bool live = step0 + row / KERNEL < CI_STEPS && in_row < ROW;
-    to[i] = live ? packed[(i64)row * ROW + in_row] : make_uint4(0, 0, 0, 0);
+    copy_async<16>(to + 16 * i, packed + (i64)row * ROW + in_row, live);
   }
+}
+
+__device__ __forceinline__ void stage_weights(const Args &a, const Tile &tile, int e0, u32 *ws) {
+  fetch_weights(a, tile, e0, ws);
+  wait_copies();
 }
 
 // The input tile: for every step, a plane for each t. With two words a lane and windows, a plane holds pairs of positions, word t of
@@ -110,14 +124,14 @@ __device__ __forceinline__ Place place_of(int thread) {
   return p;
 }
 
-// Inputs of a row of taps: WINDOW positions from x on, which is aligned to VECTOR of them; without windows (VECTOR 1), those
-// of the lane's cells.
+// Inputs of a row of taps for one strip: WINDOW positions from x on, which is aligned to VECTOR of them; without windows
+// (VECTOR 1), those of its cells.
 __device__ __forceinline__ void load_window(const u32 *x, int at, u32 (&window)[LANE_WORDS][WINDOW]) {
 #pragma unroll
   for (int i = 0; i < WINDOW; i += VECTOR)
     if (VECTOR == 1) {
 #pragma unroll
-      for (int b = 0; b < LANE_WORDS; b++) window[b][i] = x[position_at(at + cell_offset(i * CELL_GAP), b)];
+      for (int b = 0; b < LANE_WORDS; b++) window[b][i] = x[position_at(at + cell_offset(i), b)];
     } else if (LANE_WORDS == 2) {
       const uint4 v = *(const uint4 *)(x + (at + i) * 2);
       window[0][i] = v.x, window[0][(i + 1) % WINDOW] = v.y;
@@ -147,8 +161,9 @@ __device__ __forceinline__ void multiply(const Place &p, const u32 *xs, const u3
   for (int step = 0; step < STEPS; step++) {
 #pragma unroll
     for (int row = 0; row < TAP_ROWS; row++) {
-      u32 window[LANE_WORDS][WINDOW];
-      load_window(xs + p.x, row_at[row], window);
+      u32 window[STRIPS][LANE_WORDS][WINDOW];
+#pragma unroll
+      for (int s = 0; s < STRIPS; s++) load_window(xs + p.x, row_at[row] + cell_offset(s * STRIP_GAP), window[s]);
       // by a constant count: a loop from one table entry to the next is not unrolled for every architecture
 #pragma unroll
       for (int u = 0; u < MOST_ROW_TAPS; u++)
@@ -164,7 +179,10 @@ __device__ __forceinline__ void multiply(const Place &p, const u32 *xs, const u3
 #pragma unroll
             for (int half = 0; half < 2; half++)
 #pragma unroll
-              for (int b = 0; b < LANE_WORDS; b++) x[half][b] = window[b][tap_window[t] + (2 * i + half) * WINDOW_CELL];
+              for (int b = 0; b < LANE_WORDS; b++) {
+                const int q = 2 * i + half;
+                x[half][b] = window[q / STRIP][b][tap_window[t] + q % STRIP * WINDOW_CELL];
+              }
             mma(sums[tap_residue[t]][i][j], x, w);
           }
         }

@@ -22,12 +22,15 @@ __device__ __forceinline__ void finish_channel(const Args &a, const Tile &tile, 
   const float bias = __ldg(a.packed + BIAS_AT + channel), factor = SCALES_SUMS ? __ldg(a.packed + FACTOR_AT + channel) : 1.0f;
 #pragma unroll
   for (int q0 = 0; q0 < LANE_CELLS; q0 += STRIP) {
-    const int first = at + q0 * CELL_GAP;
+    const int first = at + q0 / STRIP * STRIP_GAP;
     float strip[STRIP * RT];
 #pragma unroll
     for (int i = 0; i < STRIP; i++)
 #pragma unroll
-      for (int r = 0; r < RT; r++) strip[i * RT + r] = with_bias(sums[r][(q0 + i) / 2][j][(q0 + i) % 2 * 2 + k], factor, bias);
+      for (int r = 0; r < RT; r++) {
+        const float sum = sums[r][(q0 + i) / 2][j][(q0 + i) % 2 * 2 + k];
+        strip[i * RT + r] = SUMS_POOLED ? sum : with_bias(sum, factor, bias);
+      }
     finish<INSIDE>(a, tile, rg, c < CO, channel, first / TW / TH, first / TW % TH, first % TW, strip);
   }
 }
@@ -45,28 +48,32 @@ __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int
     }
 }
 
-// resident: the weights are in shared memory already.
-__device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg, bool resident, float *smem) {
-  u32 *xs = (u32 *)smem, *ws = xs + X_FLOATS;
-  const Place p = place_of(threadIdx.x);
-  Sums sums;
-  clear(sums);
-#pragma unroll 1
-  for (int e0 = 0; e0 < CI_STEPS * STEP_WORDS; e0 += EC) {
-    __syncthreads();
-    stage_input(a, tile, e0, xs);
-    if (!resident) stage_weights(a, tile, e0, ws);
-    __syncthreads();
-    if (ROUNDS == 1) multiply(p, xs, ws + p.w, sums);
-  }
-  if (ROUNDS == 1) {
-    finish_sums(a, tile, rg, p, p.m, sums);
-    return;
-  }
+// Where the input of all channels is staged.
+__device__ __forceinline__ void convolve_rounds(const Args &a, const Tile &tile, int rg, const Place &p, const u32 *xs, const u32 *ws) {
 #pragma unroll 1
   for (int round = 0; round < ROUNDS; round++) {
+    Sums sums;
     clear(sums);
     multiply(p, xs, ws + p.w + round * (BM / ROUNDS / 8) * BLOCK_WORDS, sums);
     finish_sums(a, tile, rg, p, p.m + round * (BM / ROUNDS), sums);
   }
+}
+
+// resident: the weights are in shared memory already, after the inputs of all teams.
+__device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg, bool resident, float *smem) {
+  u32 *xs = (u32 *)smem + team() * TEAM_FLOATS, *ws = (u32 *)smem + TEAMS * TEAM_FLOATS;
+  const Place p = place_of(team_thread());
+  Sums sums;
+  if (ROUNDS == 1) clear(sums);
+#pragma unroll 1
+  for (int e0 = 0; e0 < CI_STEPS * STEP_WORDS; e0 += EC) {
+    sync_team();
+    if (!resident) fetch_weights(a, tile, e0, ws);
+    stage_input(a, tile, e0, xs);
+    if (!resident) wait_copies();
+    sync_team();
+    if (ROUNDS == 1) multiply(p, xs, ws + p.w, sums);
+  }
+  if (ROUNDS == 1) finish_sums(a, tile, rg, p, p.m, sums);
+  else convolve_rounds(a, tile, rg, p, xs, ws);
 }

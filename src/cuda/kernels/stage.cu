@@ -22,7 +22,7 @@ template <typename Word>
 __device__ __forceinline__ void stage_input(const Args &a, const Tile &tile, int e0, Word *xs) {
   const char *origin = input_origin(a, tile);
   if (X_LAST) {
-    for (int i = threadIdx.x; i < X_CHANNEL * EC; i += THREADS) {
+    for (int i = team_thread(); i < X_CHANNEL * EC; i += THREADS) {
       int offset;
       const int e = i % EC, position = i / EC;
       const bool in = input_offset(a, tile, position, offset);
@@ -32,7 +32,7 @@ __device__ __forceinline__ void stage_input(const Args &a, const Tile &tile, int
   }
   enum { BATCH = EC < 8 ? EC : 8, BATCHES = (EC + BATCH - 1) / BATCH };
 #pragma unroll 2
-  for (int item = threadIdx.x; item < X_CHANNEL * BATCHES; item += THREADS) {
+  for (int item = team_thread(); item < X_CHANNEL * BATCHES; item += THREADS) {
     int offset;
     const int position = item % X_CHANNEL, first = item / X_CHANNEL * BATCH;
     const bool in = input_offset(a, tile, position, offset);

@@ -14,6 +14,22 @@ __device__ __forceinline__ float with_bias(float sum, float factor, float bias) 
   return SCALES_SUMS ? fmaf(sum, factor, bias) : sum + bias;
 }
 
+// A block is one team of THREADS threads or, where they share its weights, several: each works on tiles of its own.
+// The thread's number is read anew wherever it is needed: what follows from it would be kept in registers from tile to tile
+// otherwise, which the sums need.
+__device__ __forceinline__ u32 thread_number() {
+  u32 number;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+  return number;
+}
+
+__device__ __forceinline__ int team() { return TEAMS == 1 ? 0 : thread_number() / THREADS; }
+__device__ __forceinline__ int team_thread() { return TEAMS == 1 ? threadIdx.x : thread_number() % THREADS; }
+__device__ __forceinline__ void sync_team() {
+  if (TEAMS == 1) __syncthreads();
+  else asm volatile("bar.sync %0, %1;" ::"r"(team() + 1), "n"(THREADS) : "memory");
+}
+
 __device__ __forceinline__ bool inside(const int (&size)[3], int d, int h, int w) {
   return (unsigned)d < (unsigned)size[0] && (unsigned)h < (unsigned)size[1] && (unsigned)w < (unsigned)size[2];
 }
