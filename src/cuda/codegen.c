@@ -118,6 +118,8 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
     define(text, "HAS_BIAS", p->bias);
     define(text, "XC", k->x_channels);
     define(text, "VX", k->x_vector);
+  } else if (k->flat) {
+    uc_cuda_emit_flat_defines(text, e, k);
   } else {
     define(text, "MC", k->mc);
     define(text, "CELLS", k->thread_cells);
@@ -255,10 +257,19 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
   emit_defines(text, e, k);
   emit_args(text, e, k);
   uc_text_add(text, "%s", uc_cuda_embedded("tile"));
-  if (k->fused)
+  if (k->fused) {
+    uc_text_add(text, "\n%s", uc_cuda_embedded(k->flat ? "output_staged" : "output"));
     uc_cuda_emit_finish_fused(text, e, k);
-  else
+  } else {
     uc_cuda_emit_tiled(text, e, k);
+  }
+  if (k->fused) uc_text_add(text, "\n%s", uc_cuda_embedded("fused_tile"));
+  if (k->flat) {
+    uc_cuda_emit_flat_tables(text, e, k);
+    const char *const file[] = {"flat", "stage", "flat_convolve", "flat_store", "flat_fused"};
+    for (int i = 0; i < 5; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
+    return;
+  }
   if (k->pass->conv) {
     emit_taps(text, k);
     const char *const mma[] = {"mma", "stage", "mma_convolve"},

@@ -77,3 +77,10 @@ double uc_cuda_mma_cost(const uc_cuda_target *target, const uc_lowered *lowered,
     rate.outputs = 1.5;
   return cost_at(target, lowered, rate);
 }
+
+double uc_cuda_flat_cost(const uc_cuda_target *target, const uc_lowered *lowered, int64_t parts) {
+  const upconv_problem *p = &lowered->conv;
+  rates rate = {300 * used(p->out_channels / p->groups, 8) / (double)parts,
+                channels_last(lowered) ? 2.2 : 6};
+  return cost_at(target, lowered, rate);
+}

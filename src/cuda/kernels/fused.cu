@@ -2,16 +2,6 @@
 // The kernel: a block keeps to one block of channels and takes tiles of cells, convolves, and finishes its cells in
 // registers (finish is generated). Where all weights of its channels fit shared memory they are loaded once.
 
-// Whether outputs [first, first + count) of axis i, after N and C, are all to be stored.
-__device__ __forceinline__ bool stored(const Args &a, int i, int first, int count) {
-  return first >= a.y_begin[i] && first + count <= a.y_end[i];
-}
-
-__device__ __forceinline__ bool aligned_runs(const Args &a) {
-  const i64 strides = a.y.stride[0] | a.y.stride[1] | a.y.stride[2] | a.y.stride[3];
-  return a.y_step[2] == 1 && ((i64)a.y.origin | strides * size_of(Y_TYPE)) % (RUN * size_of(Y_TYPE)) == 0;
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) KERNEL_NAME(const __grid_constant__ Args a) {
   extern __shared__ __align__(16) float smem[];
   const int block = blockIdx.x % CHANNEL_BLOCKS, workers = gridDim.x / CHANNEL_BLOCKS;
@@ -25,15 +15,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) KERNEL_NAME(co
 #endif
   for (i64 i = blockIdx.x / CHANNEL_BLOCKS; i < tiles; i += workers) {
     i64 rest = i;
-    tile.qw = ((int)(rest % a.grid[2]) + a.grid_begin[2]) * TW;
+    const int w = (int)(rest % a.grid[2]);
     rest /= a.grid[2];
-    tile.qh = ((int)(rest % a.grid[1]) + a.grid_begin[1]) * TH;
+    const int h = (int)(rest % a.grid[1]);
     rest /= a.grid[1];
-    tile.qd = ((int)(rest % a.grid[0]) + a.grid_begin[0]) * TD;
-    tile.n = (int)(rest / a.grid[0]) + a.n0;
-    const int d = tile.qd * Y_CELL0 + Y_BASE0, h = tile.qh * Y_CELL1 + Y_BASE1, w = tile.qw * Y_CELL2 + Y_BASE2;
-    tile.y = a.y.origin + view_index(a.y, tile.n, 0, d, h, w) * size_of(Y_TYPE);
-    tile.inside = stored(a, 2, d, TD * Y_CELL0) & stored(a, 3, h, TH * Y_CELL1) & stored(a, 4, w, TW * Y_CELL2);
+    place_tile(a, (int)(rest / a.grid[0]), (int)(rest % a.grid[0]), h, w, tile);
 #pragma unroll 1
     for (int rg = 0; rg < RESIDUE_GROUPS; rg++) convolve(a, tile, rg, RESIDENT_WEIGHTS, smem);
   }
