@@ -176,7 +176,7 @@ static void finish_head(uc_text *text, const char *comment) {
               "bool live, int c, int jd, int jh,\n"
               "                                       int jw, const float (&cell)[STRIP * RT]) {\n"
               "  const int n = tile.n, qd = tile.qd + jd, qh = tile.qh + jh, qw = tile.qw + jw;\n"
-              "  const bool in_c = live & (c >= a.y_begin[1]) & (c < a.y_end[1]);\n"
+              "  const bool in_c = live & channel_stored<INSIDE>(a, c);\n"
               "  char *const y = output_of(a, tile, c);\n",
               comment);
 }

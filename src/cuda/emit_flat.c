@@ -20,6 +20,7 @@ void uc_cuda_emit_flat_defines(uc_text *text, const uc_cuda_engine *e, const uc_
   define(text, "X_PITCH", f->channel);
   define(text, "HELD_WEIGHTS", f->held);
   define(text, "PREFETCH", f->prefetch);
+  define(text, "BULK", f->bulk);
   define(text, "WEIGHT_WORDS", f->weight_words);
 }
 

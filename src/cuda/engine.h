@@ -68,6 +68,7 @@ typedef struct uc_cuda_flat {
   int32_t pattern[UC_CUDA_MAX_PATTERNS][UC_CUDA_QUAD][1 + UC_AXES]; /* channel, delta */
   bool held;                                                       /* weights in registers */
   bool prefetch; /* the next tile's input is under way while one is computed */
+  bool bulk;     /* runs of the result are long enough to be copied as a whole, from sm_90 on */
   int64_t weight_words, y_floats;
 } uc_cuda_flat;
 

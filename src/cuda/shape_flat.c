@@ -12,16 +12,18 @@
 #include "shape.h"
 
 enum {
-  WARPS = 4,
-  THREADS = 32 * WARPS,
+  MOST_THREADS = 256,
   LANE_GROUPS = 8,  /* lanes of a warp that have different cells */
   MAX_SUMS = 128,   /* registers of sums */
   GOOD_SUMS = 64,   /* up to where a fragment takes more channels */
   MAX_PRODUCTS = 512, /* unrolled instructions */
   MAX_RESULTS = 512,  /* unrolled: results of a lane */
   HELD_WORDS = 24,  /* registers of weights */
-  FETCHED_WORDS = 24, /* registers of the next tile's input */
+  FETCHED_WORDS = 16, /* registers of the next tile's input */
+  BULK_BYTES = 256, /* of a run, from which on it is copied as a whole */
   MAX_REACH = 4096, /* distance of taps along an axis */
+  MAX_EXTENT = 511, /* of a tile's input: coordinates of nine bits */
+  MAX_CHANNEL = 65535, /* elements of one channel of the finished tile */
   MAX_CELLS = 1024,
   BANKS = 32,
   ORDERS = 24 /* of channel, depth, height and width */
@@ -218,59 +220,102 @@ static int64_t positions(const uc_cuda_kernel *k, const int64_t cells[UC_AXES]) 
   return count;
 }
 
-/* Slots of the multiprocessors' schedulers that all tiles take, about: fragments, staging, stores, and what a tile costs
-   by itself; fewer tiles than blocks leave multiprocessors idle. */
+/* Words of the input of such a tile that a thread fetches. */
+static int64_t fetched_words(const uc_cuda_engine *e, const uc_cuda_kernel *k,
+                             const int64_t cells[UC_AXES]) {
+  return uc_ceil_div(positions(k, cells), k->threads) * e->group_in;
+}
+
+/* Bytes that follow each other in y, and how many such runs a tile has: planes of whole rows, or rows. */
+static int64_t run_bytes(const uc_cuda_engine *e, const uc_cuda_kernel *k,
+                         const int64_t extent[UC_AXES], const int64_t cells[UC_AXES],
+                         int64_t *runs) {
+  int64_t size[UC_AXES];
+  for (int a = 0; a < UC_AXES; a++) size[a] = cells[a] * (k->pool >= 0 ? 1 : k->residues[a]);
+  bool planes = cells[2] == extent[2];
+  *runs = uc_min(k->bm, e->group_out) * size[0] * (planes ? 1 : size[1]);
+  return size[2] * (planes ? size[1] : 1) * 16 / vector_of(e, k);
+}
+
+/* Slots of the schedulers that a warp's part of a tile takes, about, times warps: fragments, staging, stores, and what a
+   tile costs by itself; fewer tiles than blocks leave multiprocessors idle. */
 static double tiling_cost(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                           const int64_t extent[UC_AXES], const int64_t cells[UC_AXES]) {
   const upconv_problem *p = &e->lowered->conv;
   const uc_cuda_flat *f = &k->flattened;
-  double tiles = (double)p->batch * (double)p->groups *
-                 (double)uc_ceil_div(e->group_out, k->bm);
+  double tiles =
+      (double)p->batch * (double)p->groups * (double)uc_ceil_div(e->group_out, k->bm);
   for (int a = 0; a < UC_AXES; a++) tiles *= (double)uc_ceil_div(extent[a], cells[a]);
-  int64_t rounds = uc_ceil_div(uc_volume(cells), 16 * k->mt * WARPS);
+  int64_t warps = k->threads / 32, runs, bytes = run_bytes(e, k, extent, cells, &runs);
+  int64_t rounds = uc_ceil_div(uc_volume(cells), 16 * k->mt * warps);
   double results = (double)results_of_lane(k) / (double)k->mt;
   double fragment = (double)(2 * f->quad_count + f->step_count * k->nt * e->parts) + 3 * results;
-  double tile = (double)(rounds * k->mt) * (fragment + 16) + 120 +
-                (double)uc_ceil_div(positions(k, cells), THREADS) * (double)(20 + 6 * e->group_in);
+  double staging = (double)uc_ceil_div(positions(k, cells), k->threads) *
+                   (double)(20 + 6 * e->group_in);
+  double stores = (double)runs * (bytes >= BULK_BYTES ? 8 : 40 + (double)bytes / 64);
+  double tile = (double)warps * ((double)(rounds * k->mt) * (fragment + 16) + staging + 150);
   double blocks = 4.0 * (double)e->target.sm_count;
-  return tile * (tiles > blocks ? tiles : blocks);
+  return (tile + stores) * (tiles > blocks ? tiles : blocks);
+}
+
+/* Entries of the table of cells: whole fragments. */
+static int64_t table_words(const uc_cuda_kernel *k, const int64_t cells[UC_AXES]) {
+  return uc_ceil_div(uc_volume(cells), 16 * k->mt) * 16 * k->mt;
+}
+
+static bool too_large(const uc_cuda_engine *e, const uc_cuda_kernel *k,
+                      const int64_t cells[UC_AXES]) {
+  for (int a = 0; a < UC_AXES; a++)
+    if (uc_cuda_input_size(k, a, cells[a]) > MAX_EXTENT) return true;
+  return uc_volume(cells) > MAX_CELLS ||
+         result_floats(e, k, cells) / uc_min(k->bm, e->group_out) * vector_of(e, k) / 4 > MAX_CHANNEL;
 }
 
 static int64_t shared_floats(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                              const int64_t cells[UC_AXES]) {
   return e->group_in * (positions(k, cells) * 5 / 4 + BANKS) + k->flattened.weight_words +
-         result_floats(e, k, cells);
+         table_words(k, cells) + result_floats(e, k, cells);
 }
 
-static bool choose_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES],
-                        int64_t most) {
-  double best = -1;
+/* The best tile for k->threads within so many floats of shared memory; *best: its cost, and that of the best before, if
+   not negative. fetched: words that a thread may fetch of a tile. */
+static void try_tiles(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES],
+                      int64_t most, int64_t fetched, double *best, int64_t *threads) {
   for (int64_t n = 1; n <= extent[2]; n = uc_max(n + 1, n * 5 / 4)) {
     int64_t cells[UC_AXES] = {1, 1, uc_ceil_div(extent[2], n)};
-    if (cells[2] > MAX_CELLS) continue;
     for (cells[0] = 1; cells[0] <= uc_min(extent[0], 8); cells[0]++)
       for (cells[1] = 1; cells[1] <= uc_min(extent[1], 64); cells[1]++) {
-        if (uc_volume(cells) > MAX_CELLS || shared_floats(e, k, cells) > most) break;
+        if (too_large(e, k, cells) || shared_floats(e, k, cells) > most ||
+            fetched_words(e, k, cells) > fetched)
+          break;
         double cost = tiling_cost(e, k, extent, cells);
-        if (best >= 0 && cost >= best) continue;
-        best = cost;
+        if (*best >= 0 && cost >= *best) continue;
+        *best = cost;
+        *threads = k->threads;
         memcpy(k->cells, cells, sizeof cells);
       }
   }
-  return best >= 0;
 }
 
-static int64_t fetched_words(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  return uc_ceil_div(uc_volume(k->x_size), THREADS) * e->group_in;
+/* First a tile that leaves room for several blocks and is fetched ahead, then any. */
+static bool choose_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES]) {
+  double best = -1;
+  int64_t threads = 0;
+  for (int any = 0; any < 2 && best < 0; any++)
+    for (k->threads = MOST_THREADS; k->threads >= MOST_THREADS / 2; k->threads /= 2)
+      try_tiles(e, k, extent, e->target.shared_bytes / 4 * (any ? 1 : k->threads) / (any ? 1 : 640),
+                any ? INT64_MAX : FETCHED_WORDS, &best, &threads);
+  k->threads = threads;
+  return best >= 0;
 }
 
 /* Blocks that fit a multiprocessor, by registers and by shared memory. */
 static int64_t wanted_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const uc_cuda_flat *f = &k->flattened;
-  int64_t registers = 40 + k->rt * k->mt * k->nt * 4 * e->parts + f->pattern_count +
+  int64_t registers = 32 + k->rt * k->mt * k->nt * 4 * e->parts + f->pattern_count +
                       (f->held ? f->step_count * k->nt * e->parts * 2 : 8) +
-                      (f->prefetch ? fetched_words(e, k) : 0);
-  int64_t by_registers = 65536 / (uc_ceil_div(registers, 8) * 8 * THREADS);
+                      (f->prefetch ? fetched_words(e, k, k->cells) * (2 + e->group_in) / e->group_in : 0);
+  int64_t by_registers = 65536 / (uc_ceil_div(registers, 8) * 8 * k->threads);
   int64_t by_memory = e->target.shared_bytes / (4 * k->shared_floats + 1024);
   return uc_max(1, uc_min(8, uc_min(by_registers, by_memory)));
 }
@@ -301,19 +346,19 @@ static const char *shape(const uc_cuda_engine *e, uc_cuda_kernel *k,
   const char *why;
   if (!choose_order(e, k, words, false)) return "taps lie in too many different ways";
   if ((why = choose_fragments(e, k))) return why;
-  if (!choose_tile(e, k, extent, e->target.shared_bytes / 5 / 4) &&
-      !choose_tile(e, k, extent, e->target.shared_bytes / 4))
-    return "one tile does not fit shared memory";
+  if (!choose_tile(e, k, extent)) return "one tile does not fit shared memory";
   for (int a = 0; a < UC_AXES; a++) {
     k->cell_step[a] = k->cells[a];
     k->tile[a] = k->cells[a] * (k->pool >= 0 ? 1 : k->residues[a]);
     k->x_size[a] = uc_cuda_input_size(k, a, k->cells[a]);
   }
   choose_order(e, k, words, true);
-  f->prefetch = fetched_words(e, k) <= FETCHED_WORDS;
+  f->prefetch = fetched_words(e, k, k->cells) <= FETCHED_WORDS;
+  int64_t runs;
+  f->bulk = run_bytes(e, k, extent, k->cells, &runs) >= BULK_BYTES;
   f->y_floats = result_floats(e, k, k->cells);
   k->x_floats = uc_ceil_div(e->group_in * f->channel, 4) * 4;
-  k->staging_floats = k->x_floats + f->weight_words;
+  k->staging_floats = k->x_floats + f->weight_words + table_words(k, k->cells);
   k->shared_floats = k->staging_floats + f->y_floats;
   return k->shared_floats * 4 > e->target.shared_bytes ? "one tile does not fit shared memory"
                                                        : NULL;
@@ -334,7 +379,6 @@ upconv_status uc_cuda_shape_flat(const uc_cuda_engine *e, uc_cuda_kernel *k,
     free(words);
     return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of %lld taps", (long long)most);
   }
-  k->threads = THREADS;
   k->strip = k->mc = k->thread_cells = 1;
   k->chunk = e->group_in;
   k->static_taps = k->shared_weights = k->resident = true;

@@ -16,9 +16,8 @@ __device__ __forceinline__ u32 to_tf32(float value) {
   return bits;
 }
 
-// The bits of channel e of the position at origin + offset, 0 outside the input; as a word.
-__device__ __forceinline__ u32 bits_at(const Args &a, bool in, const char *origin, int offset, int e) {
-  const i64 index = offset + e * a.x.stride[1];
+// An element's bits, 0 outside the input; as a word.
+__device__ __forceinline__ u32 bits_at(bool in, const char *origin, i64 index) {
   if (X_TYPE == F32) return (u32)__float_as_int(load_if<F32>(in, origin, index));
   return load_bits_if(in, (const u16 *)origin + index);
 }
@@ -28,8 +27,9 @@ __device__ __forceinline__ u32 word_of(u32 bits) {
   return (u32)__float_as_int(X_TYPE == F16 ? from_f16((u16)bits) : from_bf16((u16)bits));
 }
 
+// Channel e of the position at origin + offset.
 __device__ __forceinline__ u32 word_at(const Args &a, bool in, const char *origin, int offset, int e) {
-  return word_of(bits_at(a, in, origin, offset, e));
+  return word_of(bits_at(in, origin, offset + e * a.x.stride[1]));
 }
 
 __device__ __forceinline__ int slot_of(int first, int e, int position) {

@@ -45,19 +45,66 @@ __device__ __forceinline__ bool in_part(const Part &part, int axis, int at) {
   return at >= part.begin[axis] && at < part.end[axis];
 }
 
+// A run's parts: elements before the first multiple of 16 bytes, vectors, elements behind them.
+struct Run {
+  int head, body, single; // single: those before and behind
+};
+
+__device__ __forceinline__ Run parts_of(const char *to, int length) {
+  const int missing = -lead_of(to) & (VECTOR - 1);
+  Run run;
+  run.head = missing < length ? missing : length;
+  run.body = (length - run.head) / VECTOR;
+  run.single = length - run.body * VECTOR;
+  return run;
+}
+
+__device__ __forceinline__ void copy_single(char *to, const char *from, const Run &run, int i) {
+  copy_element(to, from, i < run.head ? i : i + run.body * VECTOR);
+}
+
 // LANES neighbouring threads copy `length` elements.
 template <int LANES>
 __device__ __forceinline__ void copy_run(char *to, const char *from, int length) {
-  const int lane = threadIdx.x % LANES, missing = -lead_of(to) & (VECTOR - 1);
-  const int head = missing < length ? missing : length, body = (length - head) / VECTOR;
-  const int single = length - body * VECTOR; // before and behind them
-  const uint4 *source = (const uint4 *)(from + head * size_of(Y_TYPE));
-  uint4 *target = (uint4 *)(to + head * size_of(Y_TYPE));
-#pragma unroll 2
-  for (int i = lane; i < body; i += LANES) target[i] = source[i];
+  const int lane = threadIdx.x % LANES;
+  const Run run = parts_of(to, length);
+  const uint4 *source = (const uint4 *)(from + run.head * size_of(Y_TYPE));
+  uint4 *target = (uint4 *)(to + run.head * size_of(Y_TYPE));
 #pragma unroll 1
-  for (int i = lane; i < single; i += LANES) copy_element(to, from, i < head ? i : i + body * VECTOR);
+  for (int i = lane; i < run.body; i += LANES) target[i] = source[i];
+#pragma unroll 1
+  for (int i = lane; i < run.single; i += LANES) copy_single(to, from, run, i);
 }
+
+// From sm_90 on one thread copies a long run: all vectors by one asynchronous instruction, which has the rest of the loop
+// over tiles to read shared memory.
+#if BULK && __CUDA_ARCH__ >= 900
+enum { BULK_RUNS = 1 };
+
+__device__ __forceinline__ void copy_bulk(char *to, const char *from, int length) {
+  const Run run = parts_of(to, length);
+  if (run.body > 0) {
+    const u32 source = (u32)__cvta_generic_to_shared(from + run.head * size_of(Y_TYPE));
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to + run.head * size_of(Y_TYPE)),
+                 "r"(source), "r"(run.body * 16)
+                 : "memory");
+  }
+#pragma unroll 1
+  for (int i = 0; i < run.single; i++) copy_single(to, from, run, i);
+}
+
+// What this thread has written to shared memory is seen by such copies, after the next barrier.
+__device__ __forceinline__ void publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Those of this thread have read shared memory.
+__device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+#else
+enum { BULK_RUNS = 0 };
+__device__ __forceinline__ void copy_bulk(char *, const char *, int) {}
+__device__ __forceinline__ void publish() {}
+__device__ __forceinline__ void commit_copies() {}
+__device__ __forceinline__ void wait_for_copies() {}
+#endif
 
 // Threads that share a run of so many elements.
 __device__ constexpr int lanes_for(int elements) {
@@ -69,7 +116,11 @@ __device__ constexpr int lanes_for(int elements) {
 // from, to: channel 0 of the tile's first element. PLANES: rows of a plane are one run.
 template <bool PLANES>
 __device__ __forceinline__ void store_runs(const Args &a, const Tile &tile, const Part &part, char *to, const char *from) {
-  enum { LANES = lanes_for(PLANES ? TARGET1 * TARGET2 : TARGET2), ROWS = PLANES ? 1 : TARGET1, CHANNEL = TARGET0 * ROWS };
+  enum {
+    LANES = BULK_RUNS ? 1 : lanes_for(PLANES ? TARGET1 * TARGET2 : TARGET2),
+    ROWS = PLANES ? 1 : TARGET1,
+    CHANNEL = TARGET0 * ROWS
+  };
   const int length = (part.end[3] - part.begin[3]) * (PLANES ? part.end[2] - part.begin[2] : 1);
 #pragma unroll 1
   for (int run = threadIdx.x / LANES; run < BM * CHANNEL; run += THREADS / LANES) {
@@ -77,8 +128,10 @@ __device__ __forceinline__ void store_runs(const Args &a, const Tile &tile, cons
     if (!in_part(part, 0, c) || !in_part(part, 1, d) || !in_part(part, 2, h)) continue;
     const int at = c * tile.y_channel + d * tile.y_step[0] + h * tile.y_step[1] + part.begin[3];
     const i64 out = c * a.y.stride[1] + d * a.y_step[0] + h * a.y_step[1] + part.begin[3];
-    copy_run<LANES>(to + out * size_of(Y_TYPE), from + at * size_of(Y_TYPE), length);
+    if (BULK_RUNS) copy_bulk(to + out * size_of(Y_TYPE), from + at * size_of(Y_TYPE), length);
+    else copy_run<LANES>(to + out * size_of(Y_TYPE), from + at * size_of(Y_TYPE), length);
   }
+  commit_copies();
 }
 
 // y is not dense along W: neighbouring threads take neighbouring channels.

@@ -11,3 +11,9 @@ __device__ __forceinline__ int output_at(const Args &, const Tile &tile, int d, 
 }
 
 __device__ __forceinline__ int output_step(const Args &) { return 1; }
+
+// Whether channel c of an element is stored. Tiles are inside only if all their channels are.
+template <bool INSIDE>
+__device__ __forceinline__ bool channel_stored(const Args &a, int c) {
+  return INSIDE || ((c >= a.y_begin[1]) & (c < a.y_end[1]));
+}
