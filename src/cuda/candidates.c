@@ -90,7 +90,8 @@ static const char *flat_refuses(const upconv_context *context, const uc_lowered 
   if (flat_parts(lowered) < 0)
     return "full float32 products: tensor cores would round the operands";
   const upconv_problem *p = &lowered->conv;
-  if (p->in_channels / p->groups > MAX_FLAT_CHANNELS) return "more than 8 input channels in a group";
+  if (p->in_channels / p->groups > MAX_FLAT_CHANNELS)
+    return "more than 8 input channels in a group";
   if (p->out_channels / p->groups < 4) return "fewer than 4 output channels in a group";
   return cannot_shape(context, lowered, FLAT);
 }
@@ -227,8 +228,7 @@ static const char *cannot_shape(const upconv_context *context, const uc_lowered 
   if (status == UPCONV_OK) return NULL;
   if (inner == MMA)
     return "the tail, the taps or a tile are more than the tensor-core kernel holds";
-  if (inner == FLAT)
-    return "the tail, the taps or a tile are more than the flattened kernel holds";
+  if (inner == FLAT) return "the tail, the taps or a tile are more than the flattened kernel holds";
   return inner == DEPTHWISE
              ? "the tail, the taps or a tile are more than the depthwise kernel holds"
              : "one tile does not fit shared memory";

@@ -29,7 +29,10 @@ static void begin(uc_text *text, const char *name) {
 }
 
 static void add(uc_text *text, int64_t *count, int64_t value) {
-  uc_text_add(text, "%s%lld", *count == 0 ? "" : *count % 24 == 0 ? ",\n  " : ", ",
+  uc_text_add(text, "%s%lld",
+              *count == 0        ? ""
+              : *count % 24 == 0 ? ",\n  "
+                                 : ", ",
               (long long)value);
   ++*count;
 }
@@ -42,8 +45,9 @@ static int64_t base_of(const uc_cuda_kernel *k, const uc_cuda_quad *q) {
 
 /* The quads of step after step, NULL where the second half of one is empty. */
 static const uc_cuda_quad *half_of(const uc_cuda_flat *f, int64_t *at, int half, int32_t *residue) {
-  const uc_cuda_quad *q = *at < f->quad_count ? &f->quad[*at] : NULL;
-  if (half == 1 && (!q || q->residue != *residue)) return NULL;
+  if (*at >= f->quad_count) return NULL;
+  const uc_cuda_quad *q = &f->quad[*at];
+  if (half == 1 && q->residue != *residue) return NULL;
   *residue = q->residue;
   ++*at;
   return q;
@@ -58,7 +62,11 @@ static void emit_halves(uc_text *text, const uc_cuda_kernel *k, const char *name
   begin(text, name);
   for (int64_t s = 0; s < 2 * f->step_count; s++) {
     const uc_cuda_quad *q = half_of(f, &at, (int)(s % 2), &residue);
-    add(text, &count, !q ? 0 : which == BASE ? base_of(k, q) : which == LIVE ? q->live : q->pattern);
+    add(text, &count,
+        !q              ? 0
+        : which == BASE ? base_of(k, q)
+        : which == LIVE ? q->live
+                        : q->pattern);
   }
   uc_text_add(text, "};\n");
 }
@@ -118,9 +126,11 @@ static void emit_patterns(uc_text *text, const uc_cuda_kernel *k) {
 
 void uc_cuda_emit_flat_tables(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   (void)e;
-  uc_text_add(text, "\n// The depth, eight words a step, in halves of four: where the first lies from a cell, how the "
-                    "others lie from it,\n// how many there are; which weights they meet; and which "
-                    "residue each step serves.\n");
+  uc_text_add(text,
+              "\n// The depth, eight words a step, in halves of four: where the first lies from a "
+              "cell, how the "
+              "others lie from it,\n// how many there are; which weights they meet; and which "
+              "residue each step serves.\n");
   emit_halves(text, k, "half_base", BASE);
   emit_halves(text, k, "half_pattern", PATTERN);
   emit_halves(text, k, "half_live", LIVE);

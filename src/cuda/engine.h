@@ -54,10 +54,10 @@ enum { UC_CUDA_QUAD = 4, UC_CUDA_MAX_PATTERNS = 24 };
 
 /* Flattened depth: four products of one residue, of which a lane of a quarter warp takes each its own. */
 typedef struct uc_cuda_quad {
-  int32_t residue, live;                 /* of the four */
-  int32_t channel, delta[UC_AXES];       /* of the first */
-  int32_t pattern;                       /* where the others lie from it */
-  int32_t weight[UC_CUDA_QUAD];          /* channel * kernel size + kernel element; -1: none */
+  int32_t residue, live;           /* of the four */
+  int32_t channel, delta[UC_AXES]; /* of the first */
+  int32_t pattern;                 /* where the others lie from it */
+  int32_t weight[UC_CUDA_QUAD];    /* channel * kernel size + kernel element; -1: none */
 } uc_cuda_quad;
 
 typedef struct uc_cuda_flat {
@@ -66,7 +66,7 @@ typedef struct uc_cuda_flat {
   uc_cuda_quad *quad;
   int64_t pattern_count;
   int32_t pattern[UC_CUDA_MAX_PATTERNS][UC_CUDA_QUAD][1 + UC_AXES]; /* channel, delta */
-  bool held;                                                       /* weights in registers */
+  bool held;                                                        /* weights in registers */
   bool prefetch; /* the next tile's input is under way while one is computed */
   bool bulk;     /* runs of the result are long enough to be copied as a whole, from sm_90 on */
   int64_t weight_words, y_floats;
@@ -127,7 +127,7 @@ typedef struct uc_cuda_engine {
   const uc_lowered *lowered;
   uc_cuda_target target;
   bool mma, depthwise, flat;
-  int64_t parts; /* flat: TF32 words that a weight is the sum of */
+  int64_t parts;     /* flat: TF32 words that a weight is the sum of */
   upconv_dtype word; /* mma: F32 (TF32 words), F16 or BF16 (pairs) */
   uc_program program;
   int kernel_count;

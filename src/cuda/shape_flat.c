@@ -13,16 +13,16 @@
 
 enum {
   MOST_THREADS = 256,
-  LANE_GROUPS = 8,  /* lanes of a warp that have different cells */
-  MAX_SUMS = 128,   /* registers of sums */
-  GOOD_SUMS = 64,   /* up to where a fragment takes more channels */
-  MAX_PRODUCTS = 512, /* unrolled instructions */
-  MAX_RESULTS = 512,  /* unrolled: results of a lane */
-  HELD_WORDS = 24,  /* registers of weights */
-  FETCHED_WORDS = 16, /* registers of the next tile's input */
-  BULK_BYTES = 256, /* of a run, from which on it is copied as a whole */
-  MAX_REACH = 4096, /* distance of taps along an axis */
-  MAX_EXTENT = 511, /* of a tile's input: coordinates of nine bits */
+  LANE_GROUPS = 8,     /* lanes of a warp that have different cells */
+  MAX_SUMS = 128,      /* registers of sums */
+  GOOD_SUMS = 64,      /* up to where a fragment takes more channels */
+  MAX_PRODUCTS = 512,  /* unrolled instructions */
+  MAX_RESULTS = 512,   /* unrolled: results of a lane */
+  HELD_WORDS = 24,     /* registers of weights */
+  FETCHED_WORDS = 16,  /* registers of the next tile's input */
+  BULK_BYTES = 256,    /* of a run, from which on it is copied as a whole */
+  MAX_REACH = 4096,    /* distance of taps along an axis */
+  MAX_EXTENT = 511,    /* of a tile's input: coordinates of nine bits */
   MAX_CHANNEL = 65535, /* elements of one channel of the finished tile */
   MAX_CELLS = 1024,
   BANKS = 32,
@@ -191,8 +191,7 @@ static const char *choose_fragments(const uc_cuda_engine *e, uc_cuda_kernel *k) 
   k->mt = !f->held && k->rt * k->nt * e->parts <= 4 ? 2 : 1;
   k->bm = 8 * k->nt;
   f->weight_words = f->held ? 0 : words * 32;
-  if (f->step_count * k->mt * k->nt * e->parts > MAX_PRODUCTS ||
-      results_of_lane(k) > MAX_RESULTS)
+  if (f->step_count * k->mt * k->nt * e->parts > MAX_PRODUCTS || results_of_lane(k) > MAX_RESULTS)
     return "more taps or phases than the flattened kernel unrolls";
   return NULL;
 }
@@ -243,19 +242,18 @@ static double tiling_cost(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                           const int64_t extent[UC_AXES], const int64_t cells[UC_AXES]) {
   const upconv_problem *p = &e->lowered->conv;
   const uc_cuda_flat *f = &k->flattened;
-  double tiles =
-      (double)p->batch * (double)p->groups * (double)uc_ceil_div(e->group_out, k->bm);
+  double tiles = (double)p->batch * (double)p->groups * (double)uc_ceil_div(e->group_out, k->bm);
   for (int a = 0; a < UC_AXES; a++) tiles *= (double)uc_ceil_div(extent[a], cells[a]);
   int64_t warps = k->threads / 32, runs, bytes = run_bytes(e, k, extent, cells, &runs);
   int64_t rounds = uc_ceil_div(uc_volume(cells), 16 * k->mt * warps);
   double results = (double)results_of_lane(k) / (double)k->mt;
   double fragment = (double)(2 * f->quad_count + f->step_count * k->nt * e->parts) + 3 * results;
-  double staging = (double)uc_ceil_div(positions(k, cells), k->threads) *
-                   (double)(20 + 6 * e->group_in);
+  double staging =
+      (double)uc_ceil_div(positions(k, cells), k->threads) * (double)(20 + 6 * e->group_in);
   double stores = (double)runs * (bytes >= BULK_BYTES ? 8 : 40 + (double)bytes / 64);
   double tile = (double)warps * ((double)(rounds * k->mt) * (fragment + 16) + staging + 150);
   double blocks = 4.0 * (double)e->target.sm_count;
-  return (tile + stores) * (tiles > blocks ? tiles : blocks);
+  return (tile + stores) * (tiles + blocks);
 }
 
 /* Entries of the table of cells: whole fragments. */
@@ -268,7 +266,8 @@ static bool too_large(const uc_cuda_engine *e, const uc_cuda_kernel *k,
   for (int a = 0; a < UC_AXES; a++)
     if (uc_cuda_input_size(k, a, cells[a]) > MAX_EXTENT) return true;
   return uc_volume(cells) > MAX_CELLS ||
-         result_floats(e, k, cells) / uc_min(k->bm, e->group_out) * vector_of(e, k) / 4 > MAX_CHANNEL;
+         result_floats(e, k, cells) / uc_min(k->bm, e->group_out) * vector_of(e, k) / 4 >
+             MAX_CHANNEL;
 }
 
 static int64_t shared_floats(const uc_cuda_engine *e, const uc_cuda_kernel *k,
@@ -312,9 +311,10 @@ static bool choose_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_
 /* Blocks that fit a multiprocessor, by registers and by shared memory. */
 static int64_t wanted_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const uc_cuda_flat *f = &k->flattened;
-  int64_t registers = 32 + k->rt * k->mt * k->nt * 4 * e->parts + f->pattern_count +
-                      (f->held ? f->step_count * k->nt * e->parts * 2 : 8) +
-                      (f->prefetch ? fetched_words(e, k, k->cells) * (2 + e->group_in) / e->group_in : 0);
+  int64_t registers =
+      32 + k->rt * k->mt * k->nt * 4 * e->parts + f->pattern_count +
+      (f->held ? f->step_count * k->nt * e->parts * 2 : 8) +
+      (f->prefetch ? fetched_words(e, k, k->cells) * (2 + e->group_in) / e->group_in : 0);
   int64_t by_registers = 65536 / (uc_ceil_div(registers, 8) * 8 * k->threads);
   int64_t by_memory = e->target.shared_bytes / (4 * k->shared_floats + 1024);
   return uc_max(1, uc_min(8, uc_min(by_registers, by_memory)));
@@ -340,8 +340,8 @@ static bool choose_order(const uc_cuda_engine *e, uc_cuda_kernel *k, word *words
   return true;
 }
 
-static const char *shape(const uc_cuda_engine *e, uc_cuda_kernel *k,
-                         const int64_t extent[UC_AXES], word *words) {
+static const char *shape(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES],
+                         word *words) {
   uc_cuda_flat *f = &k->flattened;
   const char *why;
   if (!choose_order(e, k, words, false)) return "taps lie in too many different ways";

@@ -122,8 +122,10 @@ __device__ __forceinline__ void store_runs(const Args &a, const Tile &tile, cons
     CHANNEL = TARGET0 * ROWS
   };
   const int length = (part.end[3] - part.begin[3]) * (PLANES ? part.end[2] - part.begin[2] : 1);
+  // such copies are issued lane after lane: each warp takes its share
+  const int first = BULK_RUNS ? threadIdx.x / 32 + threadIdx.x % 32 * (THREADS / 32) : threadIdx.x / LANES;
 #pragma unroll 1
-  for (int run = threadIdx.x / LANES; run < BM * CHANNEL; run += THREADS / LANES) {
+  for (int run = first; run < BM * CHANNEL; run += THREADS / LANES) {
     const int c = run / CHANNEL, d = run / ROWS % TARGET0, h = PLANES ? part.begin[2] : run % ROWS;
     if (!in_part(part, 0, c) || !in_part(part, 1, d) || !in_part(part, 2, h)) continue;
     const int at = c * tile.y_channel + d * tile.y_step[0] + h * tile.y_step[1] + part.begin[3];
