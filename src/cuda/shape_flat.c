@@ -19,7 +19,7 @@ enum {
   MAX_PRODUCTS = 512,  /* unrolled instructions */
   MAX_RESULTS = 512,   /* unrolled: results of a lane */
   HELD_WORDS = 24,     /* registers of weights */
-  FETCHED_WORDS = 16,  /* registers of the next tile's input */
+  FETCHED_WORDS = 24,  /* registers of the next tile's input */
   BULK_BYTES = 256,    /* of a run, from which on it is copied as a whole */
   MAX_REACH = 4096,    /* distance of taps along an axis */
   MAX_EXTENT = 511,    /* of a tile's input: coordinates of nine bits */

@@ -76,21 +76,23 @@ __device__ __forceinline__ void copy_run(char *to, const char *from, int length)
   for (int i = lane; i < run.single; i += LANES) copy_single(to, from, run, i);
 }
 
-// From sm_90 on one thread copies a long run: all vectors by one asynchronous instruction, which has the rest of the loop
+// From sm_90 on the vectors of a long run are copied by one asynchronous instruction, which has the rest of the loop
 // over tiles to read shared memory.
 #if BULK && __CUDA_ARCH__ >= 900
 enum { BULK_RUNS = 1 };
 
+template <int LANES>
 __device__ __forceinline__ void copy_bulk(char *to, const char *from, int length) {
+  const int lane = threadIdx.x % LANES;
   const Run run = parts_of(to, length);
-  if (run.body > 0) {
+  if (lane == 0 && run.body > 0) {
     const u32 source = (u32)__cvta_generic_to_shared(from + run.head * size_of(Y_TYPE));
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to + run.head * size_of(Y_TYPE)),
                  "r"(source), "r"(run.body * 16)
                  : "memory");
   }
 #pragma unroll 1
-  for (int i = 0; i < run.single; i++) copy_single(to, from, run, i);
+  for (int i = lane; i < run.single; i += LANES) copy_single(to, from, run, i);
 }
 
 // What this thread has written to shared memory is seen by such copies, after the next barrier.
@@ -100,11 +102,15 @@ __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.bulk.co
 __device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 #else
 enum { BULK_RUNS = 0 };
+template <int LANES>
 __device__ __forceinline__ void copy_bulk(char *, const char *, int) {}
 __device__ __forceinline__ void publish() {}
 __device__ __forceinline__ void commit_copies() {}
 __device__ __forceinline__ void wait_for_copies() {}
 #endif
+
+// Threads that share one of so many long runs: what is left to them is its ends.
+__device__ constexpr int lanes_for_ends(int runs) { return runs * 4 <= THREADS ? 4 : runs * 2 <= THREADS ? 2 : 1; }
 
 // Threads that share a run of so many elements.
 __device__ constexpr int lanes_for(int elements) {
@@ -117,20 +123,20 @@ __device__ constexpr int lanes_for(int elements) {
 template <bool PLANES>
 __device__ __forceinline__ void store_runs(const Args &a, const Tile &tile, const Part &part, char *to, const char *from) {
   enum {
-    LANES = BULK_RUNS ? 1 : lanes_for(PLANES ? TARGET1 * TARGET2 : TARGET2),
     ROWS = PLANES ? 1 : TARGET1,
-    CHANNEL = TARGET0 * ROWS
+    CHANNEL = TARGET0 * ROWS,
+    LANES = BULK_RUNS ? lanes_for_ends(BM * CHANNEL) : lanes_for(PLANES ? TARGET1 * TARGET2 : TARGET2)
   };
   const int length = (part.end[3] - part.begin[3]) * (PLANES ? part.end[2] - part.begin[2] : 1);
   // such copies are issued lane after lane: each warp takes its share
-  const int first = BULK_RUNS ? threadIdx.x / 32 + threadIdx.x % 32 * (THREADS / 32) : threadIdx.x / LANES;
+  const int first = BULK_RUNS ? threadIdx.x / 32 + threadIdx.x % 32 / LANES * (THREADS / 32) : threadIdx.x / LANES;
 #pragma unroll 1
   for (int run = first; run < BM * CHANNEL; run += THREADS / LANES) {
     const int c = run / CHANNEL, d = run / ROWS % TARGET0, h = PLANES ? part.begin[2] : run % ROWS;
     if (!in_part(part, 0, c) || !in_part(part, 1, d) || !in_part(part, 2, h)) continue;
     const int at = c * tile.y_channel + d * tile.y_step[0] + h * tile.y_step[1] + part.begin[3];
     const i64 out = c * a.y.stride[1] + d * a.y_step[0] + h * a.y_step[1] + part.begin[3];
-    if (BULK_RUNS) copy_bulk(to + out * size_of(Y_TYPE), from + at * size_of(Y_TYPE), length);
+    if (BULK_RUNS) copy_bulk<LANES>(to + out * size_of(Y_TYPE), from + at * size_of(Y_TYPE), length);
     else copy_run<LANES>(to + out * size_of(Y_TYPE), from + at * size_of(Y_TYPE), length);
   }
   commit_copies();
