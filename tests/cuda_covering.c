@@ -3,6 +3,8 @@
 
 enum { F = COVERING_FUSED, T = COVERING_TILED, FM = COVERING_FUSED | COVERING_MMA };
 enum { FD = COVERING_FUSED | COVERING_DEPTHWISE };
+enum { FL = COVERING_FUSED | COVERING_FLAT, FML = COVERING_FUSED | COVERING_MMA | COVERING_FLAT };
+enum { FDL = COVERING_FUSED | COVERING_DEPTHWISE | COVERING_FLAT };
 enum { LOOPS = COVERING_LOOPS, GLOBAL = COVERING_GLOBAL_WEIGHTS };
 
 /* The cases of a family stand together. */
@@ -19,12 +21,12 @@ const covering_case covering_cases[] = {
     {"tensor cores", FM, "n2 ci20 co24 in5x9x11 k2 s2 bias dtype=bf16"},
     {"tensor cores", FM, "n2 ci9 co12 in33 k4 s2 p1 bias dtype=f16 y=f32"},
     {"tensor cores", FM, "n2 ci128 co80 in20x20 k4 s2 p1 dtype=f16"},
-    {"tensor cores", FM, "ci4 co4 in12x30 k3 s3x2 d1x2 p1 math=tf32"},
+    {"tensor cores", FML, "ci4 co4 in12x30 k3 s3x2 d1x2 p1 math=tf32"},
     {"tensor cores", FM, "n2 ci16 co16 in6x8x16 k3 s2 p1 op1 bias dtype=f16 | relu"},
     {"tensor cores", FM, "ci5 co8 in8x32 k5 s2 p2 op1 bias math=tf32 | max_pool 2"},
     {"tensor cores", FM, "ci17 co9 in6x6x6 k3x2x1 s2x4x4 op0x3x3 math=tf32"},
 
-    {"groups", FM, "n1 ci32 co32 in5x7x9 k3x5x7 s2 p1x2x3 op1 g4 math=tf32"},
+    {"groups", FML, "n1 ci32 co32 in5x7x9 k3x5x7 s2 p1x2x3 op1 g4 math=tf32"},
     {"groups", FM, "n2 ci24 co40 in9x12 k3 s2 g2 dtype=bf16 | relu"},
     {"groups", F, "ci6 co9 in5x6x7 k4 s2 p1 g3 bias | tanh"},
     {"groups", FD, "n1 ci64 co64 g64 in9x8x7 k4 s2 p1 | tanh | mul @t | mul %0"},
@@ -42,10 +44,21 @@ const covering_case covering_cases[] = {
     {"depthwise", FD, "ci8 co8 g8 in12x30 k15x3 s3x5 d2x3 op1x2 ylayout=ndhwc | leaky_relu"},
     {"depthwise", F | LOOPS, "ci2 co2 g2 in9x9 k41x31 p20x15"},
 
+    {"flattened depth", FL,
+     "n4 ci3 co16 in16x32x32 k3 s2 p1 bias dtype=f16 | scale 0.5 | avg_pool 2 | add @b | scale 1"},
+    {"flattened depth", FDL, "n2 ci1 co24 in20x37 k4 s2 p1 dtype=bf16 | relu"},
+    {"flattened depth", FML,
+     "ci4 co32 in8x16x16 k3 s2 p1 op1 bias math=tf32 | leaky_relu 0.2 | mul @m | max_pool 2"},
+    {"flattened depth", FML, "n2 ci6 co80 g2 in70 k7 p3 x=f16 math=tf32 layout=ndhwc"},
+    {"flattened depth", FML, "ci8 co12 in9x9x9 k3 s3x1x2 op2x0x1 dtype=f16 | add #r:f16 | tanh"},
+    {"flattened depth", FML, "ci2 co9 in7x200 k5x3 s1x4 d1x3 p2 math=tf32 y=bf16 | gelu"},
+    {"flattened depth", FL, "ci5 co40 in6x7 k5 s2 p2 dtype=bf16 | mul @s | sigmoid"},
+    {"flattened depth", FML, "ci3 co8 in300 k9 s8 p1 dtype=f16 | tanh | avg_pool 16"},
+
     {"cell pools", FM,
      "n2 ci16 co32 in5x9x11 k3 s2 p1 op1 bias math=tf32 | leaky_relu 0.2 | mul @m | leaky_relu 0.2 "
      "| max_pool 2"},
-    {"cell pools", FM, "ci8 co8 in20x20 k3 s2 dtype=f16 | tanh | mul @m | max_pool 2 ceil"},
+    {"cell pools", FML, "ci8 co8 in20x20 k3 s2 dtype=f16 | tanh | mul @m | max_pool 2 ceil"},
     {"cell pools", F, "ci3 co5 in9x10 k4 s2 p1 | sigmoid | avg_pool 4 p1 exclude_pad | exp"},
     {"cell pools", F, "ci3 co5 in9x10 k3 p1 | silu | avg_pool 2x3 ceil div=5"},
     {"cell pools", F, "ci3 co8 in4x5x6 k3 | neg | max_pool 1x2x3 s2x3x3 p0x1x1 | gelu"},
@@ -66,15 +79,15 @@ const covering_case covering_cases[] = {
     {"folds", FM,
      "n2 ci16 co8 in12x12 k4 s2 p1 math=tf32 | batch_norm mean=@m var=@v weight=@w "
      "bias=@b | relu"},
-    {"folds", FM, "ci8 co8 in30 k5 s4 p1 math=tf32 | mul 0.5 | div @q | avg_pool 2 | sub @b"},
+    {"folds", FML, "ci8 co8 in30 k5 s4 p1 math=tf32 | mul 0.5 | div @q | avg_pool 2 | sub @b"},
     {"folds", F,
      "ci8 co12 g4 in9x10 k3 s2 bias | mul @s | batch_norm mean=@m var=@v | avg_pool 2 "
      "| sigmoid"},
-    {"folds", F, "ci8 co8 in9x10 k3 s2 dtype=f16 | mul @s | leaky_relu | mul -2 | relu"},
+    {"folds", FL, "ci8 co8 in9x10 k3 s2 dtype=f16 | mul @s | leaky_relu | mul -2 | relu"},
 
     {"operators", F, "ci3 co5 in9 k4 s2 | elu 0.7 | selu | celu 0.5 | softplus 2 10 | softsign"},
     {"operators", F, "ci3 co5 in9x7 k4 s2 | gelu | mul %0 | gelu_tanh | sub %1 | mish | div 3"},
-    {"operators", FM,
+    {"operators", FML,
      "ci4 co5 in9x7 k4 s2 math=tf32 | silu | hardswish | hardsigmoid | clamp -1 "
      "0.9 | add %0"},
     {"operators", F, "ci3 co5 in4x5x6 k3 s2 | prelu @p | tanh | abs | add 1 | sqrt | exp | neg"},
@@ -112,10 +125,10 @@ const covering_case covering_cases[] = {
     {"residues", F | LOOPS | GLOBAL, "ci3 co33 in6x6x6 k11x9x7 s3x2x2 d1x2x1 bias dtype=f16"},
     {"residues", T | LOOPS, "ci4 co4 in6x7 k9 s7 p1 | relu | max_pool 3 s2"},
 
-    {"data types", FM, "ci4 co8 in9x10 k3 s2 x=f16 math=tf32 bias"},
+    {"data types", FML, "ci4 co8 in9x10 k3 s2 x=f16 math=tf32 bias"},
     {"data types", F, "ci4 co8 in9x10 k3 s2 w=bf16 y=f16 | silu"},
-    {"data types", FM, "ci4 co8 in9x10 k3 s2 x=bf16 w=bf16 y=f32 | gelu | max_pool 2"},
-    {"data types", F, "ci4 co8 in9x10 k3 s2 x=f16 w=bf16 y=bf16 | softsign"},
+    {"data types", FML, "ci4 co8 in9x10 k3 s2 x=bf16 w=bf16 y=f32 | gelu | max_pool 2"},
+    {"data types", FL, "ci4 co8 in9x10 k3 s2 x=f16 w=bf16 y=bf16 | softsign"},
     {"data types", T, "ci4 co8 in9x10 k3 s2 x=bf16 y=f16 | softmax"},
 
     {"layouts", FM, "n2 ci16 co24 in9x10x11 k3 s2 p1 math=tf32 layout=ndhwc | relu | max_pool 2"},
@@ -127,7 +140,7 @@ const covering_case covering_cases[] = {
     {"extra tensors", FM, "n2 ci20 co24 in5x9x11 k2 s2 bias dtype=bf16 | relu | add #res:bf16"},
     {"extra tensors", F,
      "n2 ci4 co6 in9x7 k4 s2 p1 | mul #a[nc] | add #b[hw]:f16 | prelu #c[chw] | div #q[n]"},
-    {"extra tensors", FM,
+    {"extra tensors", FML,
      "ci8 co8 in8x8 k2 s2 dtype=f16 | tanh | add #a:f16 | max_pool 2 | mul #b | "
      "gelu"},
     {"extra tensors", T,

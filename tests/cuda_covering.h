@@ -16,6 +16,7 @@ enum {
   COVERING_GLOBAL_WEIGHTS = 8, /* one has more weights than shared memory takes */
   COVERING_MMA = 16,           /* tensor cores apply, from sm_80 on */
   COVERING_DEPTHWISE = 32,     /* the depthwise kernel applies */
+  COVERING_FLAT = 64,          /* tensor cores with a flattened depth apply, from sm_80 on */
 };
 
 typedef struct covering_case {

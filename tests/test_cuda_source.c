@@ -214,6 +214,24 @@ static void founding_models(void) {
   check_lines("n16 ci16 co32 in16x32x32 k3 s2 p1 op1 bias math=tf32 | leaky_relu 0.2 | mul @m | "
               "leaky_relu 0.2 | max_pool 2",
               "cuda-mma", c_lines);
+  check_lines("n128 ci3 co16 in16x32x32 k3 s2 p1 bias dtype=f16 | scale 0.5 | avg_pool 2 | add @b",
+              "cuda-flat",
+              (const char *const[]){"#define CI 3", "#define STEPS 3", "#define PARTS 2",
+                                    "#define PATTERNS 1", "#define TW 31", "#define BULK 1",
+                                    "#define PREFETCH 1", NULL});
+}
+
+/* The depth of a residue is its taps times the channels: full steps of eight, one of four where they end there, and
+   words without a weight for what is missing. */
+static void flattened_depths(void) {
+  check_lines("ci1 co16 in64x64 k4 s2 p1 dtype=f16", "cuda-flat",
+              (const char *const[]){"#define STEPS 4", "#define PARTS 1", "#define RT 2",
+                                    "#define RESIDUE_GROUPS 2",
+                                    "__device__ const int half_live[] = {4, 0, 4, 0, 4, 0, 4, 0};",
+                                    "__device__ const int step_begin[] = {0, 2, 4};", NULL});
+  check_lines("ci3 co4 in9 k3 math=tf32", "cuda-flat",
+              (const char *const[]){"#define STEPS 2", "#define NT 1",
+                                    "__device__ const int half_live[] = {4, 4, 1, 0};", NULL});
 }
 
 /* Tensor cores: where weights stay, teams share them and the next input is copied ahead, in pieces that the row allows. */
@@ -239,7 +257,7 @@ static void teams_and_copies(void) {
 
 static const char *const archs[] = {"cuda:sm_75", "cuda:sm_80", "cuda:sm_86", "cuda:sm_90a",
                                     "cuda:sm_100"};
-static const char *const candidates[] = {"cuda-ffma", "cuda-mma", "cuda-depthwise"};
+static const char *const candidates[] = {"cuda-ffma", "cuda-mma", "cuda-depthwise", "cuda-flat"};
 
 enum { MOST_SOURCES = 2048 };
 
@@ -285,6 +303,8 @@ static void check_source(const upconv_plan *plan, uint64_t *hash) {
 static bool applies(const upconv_context *context, const covering_case *c, const char *candidate) {
   if (strcmp(candidate, "cuda-mma") == 0)
     return c->expect & COVERING_MMA && context->target->major >= 8;
+  if (strcmp(candidate, "cuda-flat") == 0)
+    return c->expect & COVERING_FLAT && context->target->major >= 8;
   return strcmp(candidate, "cuda-depthwise") != 0 || c->expect & COVERING_DEPTHWISE;
 }
 
@@ -296,7 +316,8 @@ static void check_case(upconv_context *context, const covering_case *c, const ch
   CHECK_INT(!refused, applies(context, c, candidate));
   if (!plan) return;
   mark_operators(plan, met);
-  if (ffma) CHECK_INT(passes_of(plan), c->expect & ~(COVERING_MMA | COVERING_DEPTHWISE));
+  if (ffma)
+    CHECK_INT(passes_of(plan), c->expect & ~(COVERING_MMA | COVERING_DEPTHWISE | COVERING_FLAT));
   check_source(plan, hash);
   upconv_plan_destroy(plan);
 }
@@ -362,6 +383,7 @@ int main(int argc, char **argv) {
       {"source_needs_cuda", source_needs_cuda},
       {"founding_models", founding_models},
       {"teams_and_copies", teams_and_copies},
+      {"flattened_depths", flattened_depths},
       {"covering_set", covering_set},
       {"sources_differ", sources_differ},
   };

@@ -16,9 +16,9 @@
 #include "pack.h"
 #include "shape.h"
 
-typedef enum inner_product { FFMA, MMA, GEMM, DEPTHWISE } inner_product;
+typedef enum inner_product { FFMA, MMA, GEMM, DEPTHWISE, FLAT } inner_product;
 
-enum { MAX_PARAMS = 100, MAX_PHASES = 4096, MAX_KERNEL = 1 << 20 };
+enum { MAX_PARAMS = 100, MAX_PHASES = 4096, MAX_KERNEL = 1 << 20, MAX_FLAT_CHANNELS = 8 };
 
 /* ---- what applies ---- */
 
@@ -92,6 +92,28 @@ static const char *mma_refuses(const upconv_context *context, const uc_lowered *
   return cannot_shape(context, lowered, MMA);
 }
 
+/* TF32 words that a weight of the flattened kernel is the sum of: f16 and bf16 weights are one exactly, unless they are
+   folded; -1 where products must be those of full float32 numbers. */
+static int flat_parts(const uc_lowered *lowered) {
+  const upconv_problem *p = &lowered->conv;
+  if (p->x_dtype != UPCONV_F32 && p->w_dtype != UPCONV_F32)
+    return folds(lowered, UC_FOLD_SCALE) || folds(lowered, UC_FOLD_AVG_POOL) ? 2 : 1;
+  return p->math == UPCONV_MATH_TF32 ? 1 : -1;
+}
+
+static const char *flat_refuses(const upconv_context *context, const uc_lowered *lowered) {
+  const char *why = refuses(context, lowered);
+  if (why) return why;
+  if (context->target->major < 8) return "tensor cores before sm_80 have no TF32 and bf16";
+  if (flat_parts(lowered) < 0)
+    return "full float32 products: tensor cores would round the operands";
+  const upconv_problem *p = &lowered->conv;
+  if (p->in_channels / p->groups > MAX_FLAT_CHANNELS)
+    return "more than 8 input channels in a group";
+  if (p->out_channels / p->groups < 4) return "fewer than 4 output channels in a group";
+  return cannot_shape(context, lowered, FLAT);
+}
+
 static const char *ffma_refuses(const upconv_context *context, const uc_lowered *lowered) {
   const char *why = refuses(context, lowered);
   return why ? why : cannot_shape(context, lowered, FFMA);
@@ -122,6 +144,10 @@ static double mma_cost(const upconv_context *context, const uc_lowered *lowered)
   return uc_cuda_mma_cost(context->target, lowered, (upconv_dtype)mma_word(lowered));
 }
 
+static double flat_cost(const upconv_context *context, const uc_lowered *lowered) {
+  return uc_cuda_flat_cost(context->target, lowered, flat_parts(lowered));
+}
+
 /* ---- create ---- */
 
 static void free_kernels(uc_cuda_engine *e) {
@@ -146,6 +172,7 @@ static const char *name_of(const uc_cuda_engine *e) {
   return e->gemm        ? "cuda-gemm"
          : e->mma       ? "cuda-mma"
          : e->depthwise ? "cuda-depthwise"
+         : e->flat      ? "cuda-flat"
                         : "cuda-ffma";
 }
 
@@ -202,6 +229,8 @@ static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_
   e->mma = inner == MMA || inner == GEMM;
   e->gemm = inner == GEMM;
   e->depthwise = inner == DEPTHWISE;
+  e->flat = inner == FLAT;
+  e->parts = e->flat ? flat_parts(lowered) : 1;
   e->word = e->mma ? (upconv_dtype)mma_word(lowered) : UPCONV_F32;
   e->scales_sums = e->mma && e->word != UPCONV_F32 && folds(lowered, UC_FOLD_SCALE);
   e->group_in = lowered->conv.in_channels / lowered->conv.groups;
@@ -230,6 +259,7 @@ static const char *try_shape(const upconv_context *context, const uc_lowered *lo
   if (status == UPCONV_OK) return NULL;
   if (inner == MMA || inner == GEMM)
     return "the tail, the taps or a tile are more than the tensor-core kernel holds";
+  if (inner == FLAT) return "the tail, the taps or a tile are more than the flattened kernel holds";
   return inner == DEPTHWISE
              ? "the tail, the taps or a tile are more than the depthwise kernel holds"
              : "one tile does not fit shared memory";
@@ -282,6 +312,11 @@ static upconv_status create_gemm(upconv_context *context, uc_lowered *lowered, b
 static upconv_status create_depthwise(upconv_context *context, uc_lowered *lowered, bool no_fuse,
                                       void **state) {
   return create(context, lowered, no_fuse, DEPTHWISE, state);
+}
+
+static upconv_status create_flat(upconv_context *context, uc_lowered *lowered, bool no_fuse,
+                                 void **state) {
+  return create(context, lowered, no_fuse, FLAT, state);
 }
 
 /* ---- the rest of the table ---- */
@@ -345,3 +380,6 @@ const uc_candidate uc_candidate_cuda_depthwise = {"cuda-depthwise",
                                                   execute,
                                                   explain,
                                                   source};
+const uc_candidate uc_candidate_cuda_flat = {
+    "cuda-flat", false, true,      flat_refuses, flat_cost, create_flat, destroy,
+    packed_size, pack,  workspace, execute,      explain,   source};

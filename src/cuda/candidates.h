@@ -12,5 +12,7 @@ extern const uc_candidate uc_candidate_cuda_mma;
 extern const uc_candidate uc_candidate_cuda_gemm;
 /* FP32 units; one input channel a group. */
 extern const uc_candidate uc_candidate_cuda_depthwise;
+/* Tensor cores (mma.sync, TF32 words) for few input channels a group: the depth is flattened over channels and taps. */
+extern const uc_candidate uc_candidate_cuda_flat;
 
 #endif

@@ -102,7 +102,7 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   define(text, "SHARED_WEIGHTS", k->shared_weights);
   define(text, "X_FLOATS", k->x_floats);
   define(text, "TEAM_FLOATS", k->team_floats);
-  define(text, "PREFETCH", k->prefetch);
+  if (!k->flat) define(text, "PREFETCH", k->prefetch);
   define(text, "RESIDENT_WEIGHTS", k->resident);
   define(text, "SAMPLES", k->samples);
   define(text, "RESIDUE_BLOCKS", k->gemm ? k->residue_groups : 1);
@@ -145,6 +145,8 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
     define(text, "HAS_BIAS", p->bias);
     define(text, "XC", k->x_channels);
     define(text, "VX", k->x_vector);
+  } else if (k->flat) {
+    uc_cuda_emit_flat_defines(text, e, k);
   } else {
     define(text, "MC", k->mc);
     define(text, "CELLS", k->thread_cells);
@@ -347,16 +349,27 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
   emit_defines(text, e, k);
   emit_args(text, e, k);
   uc_text_add(text, "%s", uc_cuda_embedded("tile"));
-  if (k->fused)
+  if (k->fused) {
+    uc_text_add(text, "\n%s", uc_cuda_embedded(k->flat ? "output_staged" : "output"));
     uc_cuda_emit_finish_fused(text, e, k);
-  else
+  } else {
     uc_cuda_emit_tiled(text, e, k);
+  }
+  if (k->fused) uc_text_add(text, "\n%s", uc_cuda_embedded("fused_tile"));
+  if (k->flat) {
+    uc_cuda_emit_flat_tables(text, e, k);
+    const char *const file[] = {"flat", "stage", "flat_convolve", "flat_store", "flat_fused"};
+    for (int i = 0; i < 5; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
+    return;
+  }
   if (k->pass->conv) {
     emit_taps(text, k);
     const char *const mma[] = {"mma", "stage", "mma_convolve", k->prefetch ? "prefetch" : NULL},
                       *const ffma[] = {"ffma", "stage", "ffma_convolve", NULL},
                       *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve",
-                                            NULL};
+                                            NULL},
+                      *const gemm[] = {"gemm", k->wgmma ? "gemm_wgmma" : "gemm_mma", "gemm_rows",
+                                       NULL};
     const char *const *file = k->mma ? mma : k->gemm ? gemm : k->depthwise ? depthwise : ffma;
     if (k->wgmma) emit_wgmma(text, e, k);
     for (int i = 0; i < 4 && file[i]; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));

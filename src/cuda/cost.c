@@ -77,3 +77,14 @@ double uc_cuda_mma_cost(const uc_cuda_target *target, const uc_lowered *lowered,
     rate.outputs = 1.5;
   return cost_at(target, lowered, rate);
 }
+
+/* Counted, not measured: a step of the depth is four loads of the input and an instruction of the tensor cores for every
+   eight channels and part of a weight; an output takes about twelve more slots of a warp's 32. */
+double uc_cuda_flat_cost(const uc_cuda_target *target, const uc_lowered *lowered, int64_t parts) {
+  const upconv_problem *p = &lowered->conv;
+  int64_t phases = p->axis[0].stride * p->axis[1].stride * p->axis[2].stride;
+  int64_t depth = p->in_channels / p->groups * uc_problem_kernel_size(p);
+  rates rate = {parts == 1 ? 400 : 300, channels_last(lowered) ? 2.2 : 6};
+  rate.products *= used(p->out_channels / p->groups, 8) * used(uc_ceil_div(depth, phases), 4);
+  return cost_at(target, lowered, rate);
+}

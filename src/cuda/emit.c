@@ -176,8 +176,8 @@ static void finish_head(uc_text *text, const char *comment) {
               "bool live, int c, int jd, int jh,\n"
               "                                       int jw, const float (&cell)[STRIP * RT]) {\n"
               "  const int n = tile.n, qd = tile.qd + jd, qh = tile.qh + jh, qw = tile.qw + jw;\n"
-              "  const bool in_c = live & (c >= a.y_begin[1]) & (c < a.y_end[1]);\n"
-              "  char *const y = tile.y + c * a.y.stride[1] * size_of(Y_TYPE);\n",
+              "  const bool in_c = live & channel_stored<INSIDE>(a, c);\n"
+              "  char *const y = output_of(a, tile, c);\n",
               comment);
 }
 
@@ -191,9 +191,8 @@ static void emit_unpooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel
       "  for (int r0 = 0; r0 < RT; r0 += ROW) {\n"
       "    const int rr = rg * RT + r0, r1 = rr / R2 %% R1, r2 = rr %% R2;\n"
       "    const int d = qd * R0 + BASE0 + rr / (R1 * R2), h = qh * R1 + BASE1 + r1;\n"
-      "    const int at = (jd * R0 + rr / (R1 * R2)) * a.y_step[0] + (jh * R1 + r1) * a.y_step[1] "
-      "+\n"
-      "                   (jw * R2 + r2) * a.y_step[2];\n"
+      "    const int at = output_at(a, tile, jd * R0 + rr / (R1 * R2), jh * R1 + r1, jw * R2 + "
+      "r2);\n"
       "    const bool in_row = in_c & (INSIDE | ((d >= a.y_begin[2]) & (d < a.y_end[2]) &\n"
       "                                          (h >= a.y_begin[3]) & (h < a.y_end[3])));\n"
       "#pragma unroll\n"
@@ -208,12 +207,12 @@ static void emit_unpooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel
   fused_steps(text, e, k, 0, k->pass->step_count, true, "d, h, w", "        ");
   uc_text_add(text,
               "        run[i] = v%d;\n"
-              "        if (!INSIDE && in) store_at<Y_TYPE>(y, at + (q * R2 + r) * a.y_step[2], "
+              "        if (!INSIDE && in) store_at<Y_TYPE>(y, at + (q * R2 + r) * output_step(a), "
               "run[i]);\n"
               "      }\n"
               "      if (INSIDE && in_c) {\n"
-              "        const int first = at + (i0 / ROW * R2 + i0 %% ROW) * a.y_step[2];\n"
-              "        store_run<Y_TYPE, RUN>(y, first, a.y_step[2], tile.wide, run);\n"
+              "        const int first = at + (i0 / ROW * R2 + i0 %% ROW) * output_step(a);\n"
+              "        store_run<Y_TYPE, RUN>(y, first, output_step(a), tile.wide, run);\n"
               "      }\n"
               "    }\n"
               "  }\n"
@@ -273,7 +272,7 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
   uc_text_add(
       text, "  const bool in_row = in_c & (INSIDE | ((qd >= a.y_begin[2]) & (qd < a.y_end[2]) &\n"
             "                                        (qh >= a.y_begin[3]) & (qh < a.y_end[3])));\n"
-            "  const int at = jd * a.y_step[0] + jh * a.y_step[1] + jw * a.y_step[2];\n");
+            "  const int at = output_at(a, tile, jd, jh, jw);\n");
   emit_pool_start(text, e, op);
   uc_text_add(
       text,
@@ -306,10 +305,10 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
   fused_steps(text, e, k, 0, k->pass->step_count, false, "qd, qh, pw", "      ");
   uc_text_add(text,
               "      run[i] = v%d;\n"
-              "      if (!INSIDE && in) store_at<Y_TYPE>(y, at + q * a.y_step[2], run[i]);\n"
+              "      if (!INSIDE && in) store_at<Y_TYPE>(y, at + q * output_step(a), run[i]);\n"
               "    }\n"
-              "    if (INSIDE && in_c) store_run<Y_TYPE, RUN>(y, at + i0 * a.y_step[2], "
-              "a.y_step[2], tile.wide, run);\n"
+              "    if (INSIDE && in_c) store_run<Y_TYPE, RUN>(y, at + i0 * output_step(a), "
+              "output_step(a), tile.wide, run);\n"
               "  }\n"
               "}\n",
               value);

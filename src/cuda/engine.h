@@ -3,10 +3,10 @@
  * The CUDA backend: every pass of the program (program.h) becomes one generated kernel.
  *
  *   shape.c     plan time: cells, tiles, taps, threads and shared memory of a pass; shape_mma.c, shape_gemm.c,
- *               shape_depthwise.c what is an inner product's own
+ *               shape_depthwise.c, shape_flat.c what is an inner product's own
  *   cost.c      plan time: seconds that a candidate would take
  *   codegen.c   plan time: defines + tables + kernels/(name).cu + the pass's operators -> source text
- *   emit.c      operators as CUDA expressions and loops
+ *   emit.c      operators as CUDA expressions and loops; emit_flat.c the tables of a flattened depth
  *   pack.c      source of the packing kernel, packed layout
  *   module.c    source -> loaded function, through the cache
  *   launch.c    run time: arguments and launches
@@ -50,10 +50,32 @@ typedef struct uc_cuda_view {
 
 enum { UC_CUDA_MAX_VIEWS = 24, UC_CUDA_MAX_VALUES = 96 };
 
+enum { UC_CUDA_QUAD = 4, UC_CUDA_MAX_PATTERNS = 24 };
+
+/* Flattened depth: four products of one residue, of which a lane of a quarter warp takes each its own. */
+typedef struct uc_cuda_quad {
+  int32_t residue, live;           /* of the four */
+  int32_t channel, delta[UC_AXES]; /* of the first */
+  int32_t pattern;                 /* where the others lie from it */
+  int32_t weight[UC_CUDA_QUAD];    /* channel * kernel size + kernel element; -1: none */
+} uc_cuda_quad;
+
+typedef struct uc_cuda_flat {
+  int64_t row, plane, channel; /* words of the input tile from one to the next */
+  int64_t quad_count, step_count;
+  uc_cuda_quad *quad;
+  int64_t pattern_count;
+  int32_t pattern[UC_CUDA_MAX_PATTERNS][UC_CUDA_QUAD][1 + UC_AXES]; /* channel, delta */
+  bool held;                                                        /* weights in registers */
+  bool prefetch; /* the next tile's input is under way while one is computed */
+  bool bulk;     /* runs of the result are long enough to be copied as a whole, from sm_90 on */
+  int64_t weight_words, y_floats;
+} uc_cuda_flat;
+
 typedef struct uc_cuda_kernel {
   const uc_pass *pass;
   bool fused; /* cells are finished in registers; else values of a tile lie in shared memory */
-  bool mma, gemm, depthwise;
+  bool mma, gemm, depthwise, flat;
   int pool; /* fused: the step of the pooling operator that reduces a cell, or -1 */
   bool
       sums_pooled; /* tensor cores: maxima are taken of bare sums, whose weights have an extreme_pool's sign; then the bias */
@@ -98,6 +120,7 @@ typedef struct uc_cuda_kernel {
       lead; /* tensor cores: inputs of the tile before the first tap's, so that reads are aligned */
   int64_t x_floats, team_floats,
       staging_floats; /* of one tile; of a team; of a block, with the weights */
+  uc_cuda_flat flattened;
 
   /* tile buffers */
   uc_cuda_box *box; /* per step */
@@ -117,10 +140,11 @@ typedef struct uc_cuda_engine {
   const upconv_context *context;
   const uc_lowered *lowered;
   uc_cuda_target target;
-  bool mma, depthwise; /* mma: weights in the order of the tensor cores */
-  bool gemm;           /* with mma: many channels */
-  bool scales_sums;    /* a folded scale multiplies the sums, not the weights */
-  upconv_dtype word;   /* mma: F32 (TF32 words), F16 or BF16 (pairs) */
+  bool mma, depthwise, flat; /* mma: weights in the order of the tensor cores */
+  bool gemm;                 /* with mma: many channels */
+  bool scales_sums;          /* a folded scale multiplies the sums, not the weights */
+  upconv_dtype word;         /* mma: F32 (TF32 words), F16 or BF16 (pairs) */
+  int64_t parts;             /* flat: TF32 words that a weight is the sum of */
   uc_program program;
   int kernel_count;
   uc_cuda_kernel *kernel;

@@ -51,8 +51,8 @@ upconv_status uc_cuda_plan_packed(uc_cuda_engine *e) {
   while (unit < 8 && (e->mma || unit < e->group_out)) unit *= 2;
   e->co_pad = uc_ceil_div(e->group_out, unit) * unit;
   int64_t depth = e->mma ? e->ci_steps * e->step_words : e->group_in;
-  int64_t factors[] = {l->conv.groups, depth, e->kernel_size, e->co_pad};
-  if (!uc_product(factors, 4, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)
+  int64_t factors[] = {l->conv.groups, depth, e->kernel_size, e->co_pad, e->flat ? e->parts : 1};
+  if (!uc_product(factors, 5, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)
     return uc_fail(UPCONV_OVERFLOW, "weights: more elements than memory can hold");
   e->packed_floats = padded(e->weights_at + e->weight_floats);
   return UPCONV_OK;
@@ -248,6 +248,7 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
   uc_text_add(text, "#define CI_STEPS %lld\n#define WEIGHTS_AT %lld\n#define SCALES_AT %lld\n",
               (long long)e->ci_steps, (long long)e->weights_at, (long long)scales_at);
   uc_text_add(text, "#define WEIGHT_WORDS %lldLL\n", (long long)e->weight_floats);
+  if (e->flat) uc_text_add(text, "#define PARTS %lld\n", (long long)e->parts);
   if (e->mma)
     uc_text_add(text, "#define WORD_IS_%s 1\n#define STEP_WORDS %lld\n#define CORE_ORDER %d\n",
                 uc_cuda_type_name(e->word), (long long)e->step_words, e->gemm);

@@ -286,6 +286,7 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
   if (k->depthwise) return uc_cuda_shape_depthwise(e, k, extent, refusal);
   upconv_status status = uc_cuda_find_taps(&e->lowered->conv, k);
   if (status != UPCONV_OK) return status;
+  if (k->flat) return uc_cuda_shape_flat(e, k, extent, refusal);
   if ((*refusal = shape_inner(e, k, extent, width))) return UPCONV_OK;
   for (int a = 0; a < UC_AXES; a++) {
     k->cell_step[a] = k->cells[a];
@@ -449,8 +450,9 @@ upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass,
   k->mma = e->mma && !e->gemm && k->fused;
   k->gemm = e->gemm && k->fused;
   k->depthwise = e->depthwise && k->fused;
+  k->flat = e->flat && k->fused;
   if (k->fused) return shape_fused(e, shape, k, refusal);
-  if ((e->mma || e->depthwise) && pass->conv) {
+  if ((e->mma || e->depthwise || e->flat) && pass->conv) {
     *refusal = "the tail needs tile buffers, which the FP32 kernel alone has";
     return UPCONV_OK;
   }
@@ -459,6 +461,7 @@ upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass,
 
 void uc_cuda_shape_free(uc_cuda_kernel *k) {
   free(k->tap);
+  free(k->flattened.quad);
   free(k->box);
   free(k->slot_at);
   free(k->source);

@@ -18,6 +18,10 @@ upconv_status uc_cuda_find_taps(const upconv_problem *problem, uc_cuda_kernel *k
 upconv_status uc_cuda_shape_depthwise(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
                                       int64_t extent[UC_AXES], const char **refusal);
 
+/* A fused pass of the candidate with a flattened depth; taps are known, extent is in cells. */
+upconv_status uc_cuda_shape_flat(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
+                                 const int64_t extent[UC_AXES], const char **refusal);
+
 /* ---- shape_mma.c: the tensor cores' part of a fused pass ---- */
 
 /* Cells and warps; residues, step and span are known. width: of the result, along W. Returns why it cannot be, or NULL. */

@@ -3,16 +3,6 @@
 // registers (finish is generated). Where all weights of its channels fit shared memory they are loaded once, for all its
 // teams.
 
-// Whether outputs [first, first + count) of axis i, after N and C, are all to be stored.
-__device__ __forceinline__ bool stored(const Args &a, int i, int first, int count) {
-  return first >= a.y_begin[i] && first + count <= a.y_end[i];
-}
-
-__device__ __forceinline__ bool aligned_runs(const Args &a) {
-  const i64 strides = a.y.stride[0] | a.y.stride[1] | a.y.stride[2] | a.y.stride[3];
-  return a.y_step[2] == 1 && ((i64)a.y.origin | strides * size_of(Y_TYPE)) % (RUN * size_of(Y_TYPE)) == 0;
-}
-
 // The first cell of tile i.
 __device__ __forceinline__ void go_to(const Args &a, i64 i, Tile &tile) {
   const i64 rows = i / a.grid[2], planes = rows / a.grid[1], samples = planes / a.grid[0];
@@ -20,14 +10,6 @@ __device__ __forceinline__ void go_to(const Args &a, i64 i, Tile &tile) {
   tile.qh = ((int)(rows - planes * a.grid[1]) + a.grid_begin[1]) * TH;
   tile.qd = ((int)(planes - samples * a.grid[0]) + a.grid_begin[0]) * TD;
   tile.n = (int)samples * SAMPLES + a.n0;
-}
-
-// Where its results go.
-__device__ __forceinline__ void aim(const Args &a, Tile &tile) {
-  const int d = tile.qd * Y_CELL0 + Y_BASE0, h = tile.qh * Y_CELL1 + Y_BASE1, w = tile.qw * Y_CELL2 + Y_BASE2;
-  tile.y = a.y.origin + view_index(a.y, tile.n, 0, d, h, w) * size_of(Y_TYPE);
-  tile.inside = stored(a, 2, d, TD * Y_CELL0) & stored(a, 3, h, TH * Y_CELL1) & stored(a, 4, w, TW * Y_CELL2) &
-                (tile.n + SAMPLES <= a.n0 + a.batch);
 }
 
 #if PREFETCH

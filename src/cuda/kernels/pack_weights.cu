@@ -1,7 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights in the order of the inner product.
 
-#if defined(WORD_IS_F32)
+#if defined(PARTS)
+__device__ float to_tf32(double value) {
+  u32 bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"((float)value));
+  return __int_as_float((int)bits);
+}
+
+// The first PARTS TF32 numbers whose sum is the weight.
+__device__ float part_of(double weight, int part) {
+  const float first = to_tf32(weight);
+  return part == 0 ? first : fabsf(first) < INF ? to_tf32(weight - first) : 0.0f;
+}
+#elif defined(WORD_IS_F32)
 __device__ u32 word_of(const PackArgs &a, int i, int o, int c, int k) {
   float value = i < CI && o < CO ? (float)(weight(a, c + i, o, k) * ((const double *)(a.packed + SCALES_AT))[c / CI * CO + o]) : 0.0f;
   u32 bits;
@@ -40,14 +52,23 @@ extern "C" __global__ void __launch_bounds__(256) pack_weights(const __grid_cons
     const int group = (int)(rest / CI_STEPS);
     ((u32 *)a.packed)[WEIGHTS_AT + at] = word_of(a, i, column, group * CI, k);
 #else
-    // [group][CI][KERNEL][CO_PAD]
+    // [group][CI][KERNEL][CO_PAD], or as many of these as a weight has parts
     const int o = (int)(rest % CO_PAD);
     rest /= CO_PAD;
     const int k = (int)(rest % KERNEL);
     rest /= KERNEL;
+#if defined(PARTS)
+    const int i = (int)(rest % (GROUPS * CI));
+#else
     const int i = (int)rest;
+#endif
     const double *scale = (const double *)(a.packed + SCALES_AT);
-    a.packed[WEIGHTS_AT + at] = o < CO ? (float)(weight(a, i, o, k) * scale[i / CI * CO + o]) : 0.0f;
+    const double value = o < CO ? weight(a, i, o, k) * scale[i / CI * CO + o] : 0.0;
+#if defined(PARTS)
+    a.packed[WEIGHTS_AT + at] = part_of(value, (int)(rest / (GROUPS * CI)));
+#else
+    a.packed[WEIGHTS_AT + at] = (float)value;
+#endif
 #endif
   }
 }

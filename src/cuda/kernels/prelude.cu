@@ -94,9 +94,9 @@ __device__ __forceinline__ float load_if(bool there, const char *base, i64 index
 }
 
 __device__ __forceinline__ u32 load_bits_if(bool there, const u16 *from) {
-  u16 bits;
-  asm("{\n\t.reg .pred p;\n\tsetp.ne.s32 p, %2, 0;\n\tmov.u16 %0, 0;\n\t@p ld.global.nc.u16 %0, [%1];\n\t}"
-      : "=h"(bits) : "l"(from), "r"((int)there));
+  u32 bits; // a narrow load may have a wide register, and fills it with zeros
+  asm("{\n\t.reg .pred p;\n\tsetp.ne.s32 p, %2, 0;\n\tmov.u32 %0, 0;\n\t@p ld.global.nc.u16 %0, [%1];\n\t}"
+      : "=r"(bits) : "l"(from), "r"((int)there));
   return bits;
 }
 

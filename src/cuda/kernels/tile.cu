@@ -6,6 +6,7 @@ struct Tile {
   int od, oh, ow;          // cells before it in the tile buffers
   char *y;                 // fused: channel 0 of the first cell's first output
   bool inside, wide;       // fused: all of it is stored; RUN outputs along W are dense and aligned
+  int y_channel, y_step[2]; // a finished tile in shared memory: from a channel, plane, row to the next
   int first, end;          // channels, of all, that tile buffers hold: never another group's
 };
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a tile of a fused pass lies.
+
+// Whether outputs [first, first + count) of axis i, after N and C, are all to be stored.
+__device__ __forceinline__ bool stored(const Args &a, int i, int first, int count) {
+  return first >= a.y_begin[i] && first + count <= a.y_end[i];
+}
+
+__device__ __forceinline__ bool aligned_runs(const Args &a) {
+  const i64 strides = a.y.stride[0] | a.y.stride[1] | a.y.stride[2] | a.y.stride[3];
+  return a.y_step[2] == 1 && ((i64)a.y.origin | strides * size_of(Y_TYPE)) % (RUN * size_of(Y_TYPE)) == 0;
+}
+
+// Where a tile's results go.
+__device__ __forceinline__ void aim(const Args &a, Tile &tile) {
+  const int d = tile.qd * Y_CELL0 + Y_BASE0, h = tile.qh * Y_CELL1 + Y_BASE1, w = tile.qw * Y_CELL2 + Y_BASE2;
+  tile.y = a.y.origin + view_index(a.y, tile.n, 0, d, h, w) * size_of(Y_TYPE);
+  tile.inside = stored(a, 2, d, TD * Y_CELL0) & stored(a, 3, h, TH * Y_CELL1) & stored(a, 4, w, TW * Y_CELL2) &
+                (tile.n + SAMPLES <= a.n0 + a.batch);
+}
+
+// Tile (d, h, w) of the grid, of sample n of this run.
+__device__ __forceinline__ void place_tile(const Args &a, int n, int d, int h, int w, Tile &tile) {
+  tile.qw = (w + a.grid_begin[2]) * TW;
+  tile.qh = (h + a.grid_begin[1]) * TH;
+  tile.qd = (d + a.grid_begin[0]) * TD;
+  tile.n = n + a.n0;
+  aim(a, tile);
+}
