@@ -29,7 +29,9 @@ static double result_elements(const uc_lowered *lowered) {
   return elements(shape[lowered->tail->op_count]);
 }
 
-static double cost_at(const uc_cuda_target *target, const uc_lowered *lowered, rates rate) {
+/* least: seconds that one block takes at any rate. */
+static double cost_at(const uc_cuda_target *target, const uc_lowered *lowered, rates rate,
+                      double least) {
   const upconv_problem *p = &lowered->conv;
   int64_t in_size[UC_AXES];
   double inputs = (double)p->batch * (double)p->in_channels, outputs = result_elements(lowered);
@@ -41,7 +43,7 @@ static double cost_at(const uc_cuda_target *target, const uc_lowered *lowered, r
   double compute = (products / rate.products + outputs / rate.outputs) / (CLOCK * target->sm_count);
   double bytes = inputs * (double)upconv_dtype_size(p->x_dtype) +
                  outputs * (double)upconv_dtype_size(p->y_dtype);
-  return START + fmax(compute, bytes / (BYTES_PER_SM * target->sm_count));
+  return START + fmax(fmax(compute, least), bytes / (BYTES_PER_SM * target->sm_count));
 }
 
 static bool channels_last(const uc_lowered *lowered) {
@@ -49,11 +51,15 @@ static bool channels_last(const uc_lowered *lowered) {
 }
 
 double uc_cuda_ffma_cost(const uc_cuda_target *target, const uc_lowered *lowered) {
-  return cost_at(target, lowered, (rates){80, channels_last(lowered) ? 0.4 : 2.6});
+  const upconv_problem *p = &lowered->conv;
+  rates rate = {80, channels_last(lowered) ? 0.4 : 2.6};
+  rate.products *=
+      fmin(1, (double)(p->out_channels / p->groups) / 4); /* sums that share an input */
+  return cost_at(target, lowered, rate, 0);
 }
 
 double uc_cuda_depthwise_cost(const uc_cuda_target *target, const uc_lowered *lowered) {
-  return cost_at(target, lowered, (rates){100, 16});
+  return cost_at(target, lowered, (rates){100, 16}, 0);
 }
 
 /* The share of a fragment's rows or columns that is not padding. */
@@ -75,7 +81,9 @@ double uc_cuda_mma_cost(const uc_cuda_target *target, const uc_lowered *lowered,
     rate.outputs = 2.2;
   else if (odd)
     rate.outputs = 1.5;
-  return cost_at(target, lowered, rate);
+  /* a block goes through the depth step by step */
+  double steps = (double)uc_ceil_div(words, 8) * (double)uc_problem_kernel_size(p);
+  return cost_at(target, lowered, rate, steps * (word == UPCONV_F32 ? 5e-8 : 1e-7));
 }
 
 /* Counted, not measured: a step of the depth is four loads of the input and an instruction of the tensor cores for every
@@ -84,7 +92,7 @@ double uc_cuda_flat_cost(const uc_cuda_target *target, const uc_lowered *lowered
   const upconv_problem *p = &lowered->conv;
   int64_t phases = p->axis[0].stride * p->axis[1].stride * p->axis[2].stride;
   int64_t depth = p->in_channels / p->groups * uc_problem_kernel_size(p);
-  rates rate = {parts == 1 ? 400 : 300, channels_last(lowered) ? 2.2 : 6};
+  rates rate = {parts == 1 ? 260 : 200, channels_last(lowered) ? 2.2 : 3.6};
   rate.products *= used(p->out_channels / p->groups, 8) * used(uc_ceil_div(depth, phases), 4);
-  return cost_at(target, lowered, rate);
+  return cost_at(target, lowered, rate, 0);
 }

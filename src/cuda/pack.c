@@ -250,8 +250,10 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
   uc_text_add(text, "#define WEIGHT_WORDS %lldLL\n", (long long)e->weight_floats);
   if (e->flat) uc_text_add(text, "#define PARTS %lld\n", (long long)e->parts);
   if (e->mma)
-    uc_text_add(text, "#define WORD_IS_%s 1\n#define STEP_WORDS %lld\n#define CORE_ORDER %d\n",
-                uc_cuda_type_name(e->word), (long long)e->step_words, e->gemm);
+    uc_text_add(text,
+                "#define WORD_IS_%s 1\n#define STEP_WORDS %lld\n#define CORE_ORDER %d\n#define "
+                "SCALES_SUMS %d\n",
+                uc_cuda_type_name(e->word), (long long)e->step_words, e->gemm, e->scales_sums);
   uc_text_add(text, "%s", uc_cuda_embedded("pack"));
   emit_params(text, e);
   emit_weight(text, e);

@@ -63,7 +63,7 @@ static int64_t choose_strip(const uc_cuda_engine *e, const uc_cuda_kernel *k, in
   int64_t most = 16 / (int64_t)upconv_dtype_size(e->lowered->source.y_dtype), run = 1;
   while (run < most && cells * results % (2 * run) == 0) run *= 2;
   if (width >= LANE_GROUPS && width % run != 0) return 1;
-  if (results != uc_power_of_two(results)) return cells;
+  if (e->word != UPCONV_F32 || results != uc_power_of_two(results)) return cells;
   int64_t strip = uc_min(cells, uc_max(2, most / results));
   return cells / strip * window_size(k, strip, 1, 2) > MAX_WINDOW ? cells : strip;
 }
@@ -145,11 +145,15 @@ static void choose_planes(uc_cuda_kernel *k, int64_t lane_words) {
 
 /* ---- prefetching ---- */
 
+/* Whether teams share weights and copy their input ahead. Pairs of 16-bit channels must be put together first, which takes
+   longer than it saves: an H200 was up to three times slower with them. */
+static bool works_in_teams(const uc_cuda_engine *e) { return e->word == UPCONV_F32; }
+
 /* Inputs along W that are copied together, by what the copies of a row cost: it begins and ends at multiples of them. 0: this
    input is not copied as it is. */
 static int64_t choose_copy(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const upconv_problem *p = &e->lowered->conv;
-  if (p->x_layout == UPCONV_CHANNELS_LAST || p->x_dtype != e->word) return 0;
+  if (!works_in_teams(e) || p->x_layout == UPCONV_CHANNELS_LAST || p->x_dtype != e->word) return 0;
   int64_t best = 0;
   double least = 0;
   for (int64_t v = p->x_dtype == UPCONV_F32 ? 1 : 2; v <= 4; v *= 2) {
@@ -207,7 +211,7 @@ static void stage_in_turn(const uc_cuda_engine *e, uc_cuda_kernel *k) {
       k->resident ? e->ci_steps : uc_ceil_div(e->ci_steps, uc_ceil_div(e->ci_steps, most));
   k->chunk = e->step_words * steps;
   k->x_floats = k->team_floats = uc_ceil_div(steps * k->x_step_words, 4) * 4;
-  if (k->resident) k->teams = uc_max(1, teams_that_fit(e, k, steps * weights));
+  if (k->resident && works_in_teams(e)) k->teams = uc_max(1, teams_that_fit(e, k, steps * weights));
   k->staging_floats = k->teams * k->team_floats + steps * weights;
 }
 

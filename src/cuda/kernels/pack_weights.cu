@@ -21,9 +21,11 @@ __device__ u32 word_of(const PackArgs &a, int i, int o, int c, int k) {
   return bits;
 }
 #elif defined(WORD_IS_F16) || defined(WORD_IS_BF16)
-// Pairs of input channels; the weights of these candidates are not folded, so that they are exact: a scale is a sign.
+// Pairs of input channels; the weights of these candidates are not folded, so that they are exact: a scale is a sign, or
+// it multiplies the sums.
 __device__ u32 half_of(const PackArgs &a, int i, int o, int c, int k) {
-  float value = i < CI && o < CO ? (float)(weight(a, c + i, o, k) * ((const double *)(a.packed + SCALES_AT))[c / CI * CO + o]) : 0.0f;
+  const double scale = SCALES_SUMS || o >= CO ? 1 : ((const double *)(a.packed + SCALES_AT))[c / CI * CO + o];
+  float value = i < CI && o < CO ? (float)(weight(a, c + i, o, k) * scale) : 0.0f;
 #ifdef WORD_IS_F16
   return to_f16(value);
 #else
