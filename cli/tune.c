@@ -35,22 +35,24 @@ typedef struct tune {
 /* ---- printing ---- */
 
 static void print_trial(const upconv_trial *t, bool chosen) {
-  char median[UNITS_SIZE], fastest[UNITS_SIZE], estimated[UNITS_SIZE];
+  char fastest[UNITS_SIZE], quartile[UNITS_SIZE], median[UNITS_SIZE], estimated[UNITS_SIZE];
   const char *mark = chosen ? "*" : " ";
   units_seconds(t->estimated, estimated);
   if (t->runs == 0)
-    cli_print_line("  %s %-14s %10s %10s %10s   not measured: %s", mark, t->candidate, "", "",
-                   estimated, t->why);
+    cli_print_line("  %s %-14s %10s %10s %10s %10s   not measured: %s", mark, t->candidate, "", "",
+                   "", estimated, t->why);
   else
-    printf("  %s %-14s %10s %10s %10s %6d\n", mark, t->candidate, units_seconds(t->median, median),
-           units_seconds(t->fastest, fastest), estimated, t->runs);
+    printf("  %s %-14s %10s %10s %10s %10s %6d\n", mark, t->candidate,
+           units_seconds(t->fastest, fastest), units_seconds(t->quartile, quartile),
+           units_seconds(t->median, median), estimated, t->runs);
 }
 
 static void print_text(const tune *t, const char *text, const upconv_tune_result *r) {
   const char *chosen = r->trial[r->chosen].candidate;
   printf("\n");
   cli_print_line("%s", text);
-  printf("    %-14s %10s %10s %10s %6s\n", "candidate", "median", "fastest", "estimated", "runs");
+  printf("    %-14s %10s %10s %10s %10s %6s\n", "candidate", "fastest", "quartile", "median",
+         "estimated", "runs");
   for (int i = 0; i < r->count; i++) print_trial(&r->trial[i], i == r->chosen);
   printf("  %s%s%s; ", chosen, r->chosen == 0 ? ", as the model says" : ", where the model says ",
          r->chosen == 0 ? "" : r->trial[0].candidate);
@@ -79,8 +81,9 @@ static void print_json(tune *t, const char *text, const upconv_tune_result *r) {
     json_number(json, "estimated_s", trial->estimated);
     json_integer(json, "runs", trial->runs);
     if (trial->runs > 0) {
-      json_number(json, "median_s", trial->median);
       json_number(json, "fastest_s", trial->fastest);
+      json_number(json, "quartile_s", trial->quartile);
+      json_number(json, "median_s", trial->median);
     } else {
       json_string(json, "not_measured", trial->why);
     }

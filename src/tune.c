@@ -89,7 +89,8 @@ static void print_times(const upconv_tune_result *result, uc_decision *decision)
   for (int i = 0; i < result->count; i++) {
     const upconv_trial *t = &result->trial[i];
     if (t->runs == 0) continue;
-    uc_text_add(&text, "%s%s %.4g ms", text.length > 0 ? ", " : "", t->candidate, t->median * 1e3);
+    uc_text_add(&text, "%s%s %.4g ms", text.length > 0 ? ", " : "", t->candidate,
+                t->quartile * 1e3);
   }
 }
 

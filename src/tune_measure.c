@@ -10,16 +10,17 @@
 
 /*
  * Candidates are measured in rounds, one run of each a round, so that whatever else the machine does meets all of them alike.
- * Medians are compared. One that is far behind leaves the race early.
+ * Lower quartiles are compared, as other work lengthens runs and never shortens them. One that is far behind leaves the race
+ * early.
  */
 enum { MIN_ROUNDS = 5, MIN_LONG_ROUNDS = 2, MAX_ROUNDS = 100, WARM_UPS = 3 };
-static const double WARM_UP_SECONDS = 0.02; /* enough for one candidate */
+static const double WARM_UP_SECONDS = 0.15; /* enough for one candidate */
 static const double SECONDS_EACH = 0.3;
 static const double LONGEST =
     4; /* times the seconds that were asked for: MIN_LONG_ROUNDS are enough then */
 static const double FAR_BEHIND = 3; /* times the fastest median */
 static const double NO_MATCH =
-    0.98; /* of the model's choice: closer ones are not worth another candidate */
+    0.98; /* of the model's time: closer ones are not worth another candidate */
 static const double HOPELESS = 30; /* times the lowest estimate, and ... */
 static const double HOPELESS_SECONDS =
     1; /* ... by the estimate: such a candidate is not even tried */
@@ -133,6 +134,7 @@ static void summarise(upconv_trial *trial, const double *sample) {
   memcpy(sorted, sample, (size_t)n * sizeof *sorted);
   qsort(sorted, (size_t)n, sizeof *sorted, compare_doubles);
   trial->fastest = sorted[0];
+  trial->quartile = sorted[(n - 1) / 4];
   trial->median = 0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]);
 }
 
@@ -218,7 +220,7 @@ static int decide(const upconv_tune_result *result) {
     const upconv_trial *t = &result->trial[i];
     if (t->runs == 0) continue;
     double margin = best == 0 ? NO_MATCH : 1;
-    if (best < 0 || t->median < margin * result->trial[best].median) best = i;
+    if (best < 0 || t->quartile < margin * result->trial[best].quartile) best = i;
   }
   return best;
 }

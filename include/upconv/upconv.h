@@ -500,10 +500,12 @@ UPCONV_API upconv_status upconv_execute(const upconv_plan *plan, const upconv_ar
 
 /* One candidate, measured. */
 typedef struct upconv_trial {
-  const char *candidate;  /* valid for ever */
-  double estimated;       /* seconds, by the cost model */
-  int runs;               /* 0: not measured; `why` says why not */
-  double median, fastest; /* seconds, with cold caches */
+  const char *candidate; /* valid for ever */
+  double estimated;      /* seconds, by the cost model */
+  int runs;              /* 0: not measured; `why` says why not */
+  double fastest, quartile,
+      median; /* seconds, with cold caches. A quarter of the runs took at most `quartile`: by that
+                                       candidates are compared, since what else a machine does lengthens runs */
   char why[160];
 } upconv_trial;
 

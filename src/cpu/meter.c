@@ -14,9 +14,9 @@
 
 enum { ALIGNMENT = 64, LINE_WORDS = 8 };
 
-/* Larger than second-level caches and most last-level ones. Reading more would take longer than most of what is measured:
-   where the last level is larger, caches are colder than warm, and for all candidates the same. */
-enum { EVICTED_BYTES = 64 << 20 };
+/* Larger than second-level caches and a thread's share of most last-level ones. Reading more would take longer than most of
+   what is measured: where the last level is larger, caches are not quite cold, and for all candidates the same. */
+enum { EVICTED_BYTES = 32 << 20 };
 
 typedef struct cpu_meter {
   uc_meter meter;
