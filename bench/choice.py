@@ -26,7 +26,7 @@ from pathlib import Path
 
 import choice_problems
 from choice_problems import Drawn
-from gpu_program import WORDS, read_upconv
+from gpu_program import CHOICE, TIMES, WORDS
 
 NEAR = 1.1  # times the fastest: what counts as a good choice
 WANTED = 0.9  # of all problems
@@ -42,8 +42,8 @@ def command(*words: str | Path) -> str:
 
 
 def row(drawn: Drawn, chosen: str, times: dict[str, float]) -> dict:
-    """times: milliseconds of every candidate that ran."""
-    best = min(times, key=lambda name: times[name])
+    """times: milliseconds of every candidate that ran; ratio: None if the choice did not."""
+    best = min(times, key=lambda name: times[name], default="")
     return {
         "family": drawn.family,
         "text": drawn.text,
@@ -82,9 +82,10 @@ def read_chunk(said: str, chunk: list[Drawn]) -> tuple[str, list[dict]]:
     places = [lines.index(drawn.text) for drawn in chunk] + [len(lines)]
     rows = []
     for drawn, begin, end in zip(chunk, places, places[1:]):
-        found = read_upconv("\n".join(lines[begin:end]), drawn.text)
-        times = {name: candidate["ms"] for name, candidate in found["candidates"].items()}
-        rows.append(row(drawn, found["chosen"], times))
+        said_of_it = "\n".join(lines[begin:end])
+        chosen = CHOICE.search(said_of_it)
+        times = {found[0]: float(found[4]) for found in TIMES.findall(said_of_it)}
+        rows.append(row(drawn, chosen[1] if chosen else "", times))
     return lines[0], rows
 
 
