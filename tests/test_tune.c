@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-// labels: valgrind
+// labels: parallel valgrind
 /* Decisions: the text they are kept in, the file, plans that follow them, measuring. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -400,6 +401,51 @@ static void the_environment_turns_it_on(void) {
             "cpu-tiled model cpu-tiled model no file 1 1 1 same printed");
 }
 
+enum { PLANNERS = 4 };
+
+typedef struct planner {
+  const trial *shared;
+  uc_choice choice;
+  const char *candidate;
+} planner;
+
+static void *plan_at_once(void *data) {
+  planner *p = data;
+  const upconv_plan_options options = {.tuning = UPCONV_TUNING_MEASURE};
+  upconv_plan *plan = NULL;
+  if (upconv_plan_create(p->shared->context, p->shared->problem, p->shared->epilogue, &options,
+                         &plan))
+    exit(91);
+  p->choice = plan->choice;
+  p->candidate = plan->candidate->name;
+  upconv_plan_destroy(plan);
+  return NULL;
+}
+
+/* One thread measures, the others wait and follow. */
+static void tune_in_threads(void) {
+  trial t;
+  pthread_t thread[PLANNERS];
+  planner p[PLANNERS];
+  start(&t, "cpu", "ci2 co3 in5 k3 s2");
+  for (int i = 0; i < PLANNERS; i++) {
+    p[i].shared = &t;
+    if (pthread_create(&thread[i], NULL, plan_at_once, &p[i])) exit(97);
+  }
+  int measured = 0, same = 0;
+  for (int i = 0; i < PLANNERS; i++) {
+    pthread_join(thread[i], NULL);
+    measured += p[i].choice == UC_CHOICE_MEASURED;
+    same += p[i].candidate == p[0].candidate;
+  }
+  sandbox_say("%d measured, %d the same", measured, same);
+  stop(&t);
+}
+
+static void one_thread_measures(void) {
+  CHECK_STR(sandbox_run(tune_in_threads), "1 measured, 4 the same");
+}
+
 /* Whether it was stored, and whether the next plan follows it. */
 static void say_tuned(const char *place) {
   trial t;
@@ -543,6 +589,7 @@ int main(int argc, char **argv) {
       {"measures_every_candidate", measures_every_candidate},
       {"explains_errors", explains_errors},
       {"the_environment_turns_it_on", the_environment_turns_it_on},
+      {"one_thread_measures", one_thread_measures},
       {"does_without_a_file", does_without_a_file},
       {"plans_need_no_memory_to_measure", plans_need_no_memory_to_measure},
       {"measures_on_a_device", measures_on_a_device},
