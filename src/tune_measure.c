@@ -16,14 +16,16 @@
 enum { MIN_ROUNDS = 5, MIN_LONG_ROUNDS = 2, MAX_ROUNDS = 100, WARM_UPS = 3 };
 static const double WARM_UP_SECONDS = 0.15; /* enough for one candidate */
 static const double SECONDS_EACH = 0.3;
-static const double LONGEST =
-    4; /* times the seconds that were asked for: MIN_LONG_ROUNDS are enough then */
-static const double FAR_BEHIND = 3; /* times the fastest median */
-static const double NO_MATCH =
-    0.98; /* of the model's time: closer ones are not worth another candidate */
-static const double HOPELESS = 30; /* times the lowest estimate, and ... */
-static const double HOPELESS_SECONDS =
-    1; /* ... by the estimate: such a candidate is not even tried */
+/* After LONGEST times the seconds that were asked for, MIN_LONG_ROUNDS are enough. */
+static const double LONGEST = 4;
+/* Who takes FAR_BEHIND times as long as the fastest leaves, after ENOUGH_ROUNDS, or if one run is as much as COSTLY of the
+   seconds. */
+static const double FAR_BEHIND = 3, COSTLY = 0.05;
+enum { ENOUGH_ROUNDS = 10 };
+/* Of the time of the model's choice: closer ones are not worth another candidate. */
+static const double NO_MATCH = 0.98;
+/* By the estimate, times the lowest one, and seconds: such a candidate is not even tried. */
+static const double HOPELESS = 30, HOPELESS_SECONDS = 1;
 
 /* One candidate with what it needs beside the data. */
 typedef struct runner {
@@ -166,8 +168,11 @@ static double fastest_of_all(const upconv_tune_result *result) {
 /* Who is far behind keeps the time it has. */
 static void drop_stragglers(const race *r) {
   double best = fastest_of_all(r->result);
-  for (int i = 0; i < r->result->count; i++)
-    if (r->result->trial[i].fastest > FAR_BEHIND * best) r->runner[i].racing = false;
+  for (int i = 0; i < r->result->count; i++) {
+    const upconv_trial *t = &r->result->trial[i];
+    bool is_known = t->runs >= ENOUGH_ROUNDS || t->fastest > COSTLY * r->seconds;
+    if (is_known && t->fastest > FAR_BEHIND * best) r->runner[i].racing = false;
+  }
 }
 
 /* What a straggler is judged by; for the others it does not count. */
@@ -209,7 +214,7 @@ static void run_race(race *r) {
   for (int round = 0; round < MAX_ROUNDS && !is_over(r, round); round++) {
     for (int i = 0; i < r->result->count; i++)
       if (r->runner[i].racing) run_once(r, i, round);
-    if (round >= WARM_UPS) drop_stragglers(r);
+    drop_stragglers(r);
   }
 }
 
