@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import choice_problems
@@ -34,10 +35,15 @@ GPU_MODES = tuple(words.strip() for words in WORDS.values())
 CHUNK = 8  # problems of one gpu_run
 
 
+class FailedError(Exception):
+    """A program that ended badly."""
+
+
 def command(*words: str | Path) -> str:
     done = subprocess.run([*map(os.fspath, words)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, words))}:\n{done.stdout}{done.stderr}")
+        said = f"{done.stdout}{done.stderr}"
+        raise FailedError(f"{' '.join(map(str, words))}: exit code {done.returncode}\n{said}")
     return done.stdout
 
 
@@ -97,7 +103,8 @@ def compile_all(options: argparse.Namespace, problems: list[Drawn]) -> None:
 
     def one(chunk: list[Drawn]) -> None:
         if time.monotonic() - began < options.seconds / 2:
-            gpu_run(options, chunk, 1)
+            with suppress(FailedError):  # which comes again when measuring
+                gpu_run(options, chunk, 1)
 
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(one, chunks))
@@ -105,6 +112,13 @@ def compile_all(options: argparse.Namespace, problems: list[Drawn]) -> None:
 
 
 # ---------------------------------------------------------------- the whole
+
+
+def measure_chunk(options: argparse.Namespace, chunk: list[Drawn]) -> tuple[str, list[dict]]:
+    if options.gpu_run:
+        return read_chunk(gpu_run(options, chunk, options.runs), chunk)
+    device, one = on_cpu(options, chunk[0])
+    return device, [one]
 
 
 def measure(options: argparse.Namespace, problems: list[Drawn]) -> tuple[str, list[dict]]:
@@ -116,11 +130,11 @@ def measure(options: argparse.Namespace, problems: list[Drawn]) -> tuple[str, li
         if time.monotonic() - began > options.seconds:
             break
         chunk = problems[i : i + step]
-        if options.gpu_run:
-            device, more = read_chunk(gpu_run(options, chunk, options.runs), chunk)
-        else:
-            device, one = on_cpu(options, chunk[0])
-            more = [one]
+        try:
+            device, more = measure_chunk(options, chunk)
+        except FailedError as failed:
+            print(failed, file=sys.stderr)
+            more = [row(drawn, "", {}) for drawn in chunk]
         rows += more
         for found in more:
             print(line(found), flush=True)

@@ -79,3 +79,14 @@ def test_it_measures_on_the_cpu(monkeypatch, tmp_path, capsys):
 def test_it_stops_in_time():
     options = argparse.Namespace(program=PROGRAM, gpu_run=None, seconds=-1)
     assert choice.measure(options, drawn(3)) == ("", [])
+
+
+def test_a_program_that_fails_costs_its_problems_alone(tmp_path, capsys):
+    program = tmp_path / "gpu_run"
+    program.write_text("#!/bin/sh\necho broken\nexit 3\n")
+    program.chmod(0o755)
+    options = argparse.Namespace(gpu_run=program, seconds=60, jobs=2, runs=1)
+    _, rows = choice.measure(options, drawn(10))
+    assert [row["ratio"] for row in rows] == [None] * 10
+    assert choice.summary(rows)["share"] == 0
+    assert "broken" in capsys.readouterr().err
