@@ -263,6 +263,7 @@ def run(args, console, folder):
 def main(argv=None):
     args = parse(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the folder is removed
+    os.environ["UPCONV_TUNE_FILE"] = ""  # the planner is measured, not what was tuned here before
     console = Console(stderr=True)
     try:
         with tempfile.TemporaryDirectory(prefix="upconv-bench-") as folder:

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* upconv bench: measures problems and models, and compares with what the machine can do at best. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "plan.h"
 #include "timing.h"
 #include "units.h"
+#include "work_list.h"
 #include "workload.h"
 
 enum { MAX_REPEAT = 100000 };
@@ -270,62 +270,8 @@ static int bench_model(bench *b, const char *path) {
 
 /* ---- the command */
 
-/* What is to be measured: texts and names of files, copied. */
-typedef struct bench_list {
-  char **item;
-  int count;
-} bench_list;
-
-static bool list_add(bench_list *list, const char *text) {
-  char **grown = realloc(list->item, ((size_t)list->count + 1) * sizeof *grown);
-  if (!grown) return false;
-  list->item = grown;
-  list->item[list->count] = strdup(text);
-  return list->item[list->count++] != NULL;
-}
-
-static void list_free(bench_list *list) {
-  for (int i = 0; i < list->count; i++) free(list->item[i]);
-  free(list->item);
-}
-
-/* Adds the file's problems and models, one a line, to those of the command line. Blank lines, and lines that start with
-   '#', are skipped. */
-static int read_list(const char *path, bench_list *list) {
-  FILE *file = fopen(path, "r");
-  if (!file) return cli_fail("bench: %s: %s", path, strerror(errno));
-  char *line = NULL;
-  size_t size = 0;
-  bool good = true;
-  while (good && getline(&line, &size, file) >= 0) {
-    line[strcspn(line, "\r\n")] = 0;
-    const char *text = line + strspn(line, " \t");
-    if (*text && *text != '#') good = list_add(list, text);
-  }
-  int code = CLI_RIGHT;
-  if (!good)
-    code = cli_fail("bench: out of memory");
-  else if (ferror(file))
-    code = cli_fail("bench: %s: %s", path, strerror(errno));
-  free(line);
-  fclose(file);
-  return code;
-}
-
-static int make_list(const bench_values *v, bench_list *list) {
-  if (v->from) {
-    int code = read_list(v->from, list);
-    if (code) return code;
-  }
-  for (int i = 0; i < v->what.count; i++)
-    if (!list_add(list, v->what.item[i])) return cli_fail("bench: out of memory");
-  if (list->count == 0)
-    return cli_fail("bench: no problem or model given; see 'upconv bench --help'");
-  return CLI_RIGHT;
-}
-
 /* A mistake in a text, or an option that would be ignored, shows before the measuring starts. */
-static int check_list(const bench_values *v, const bench_list *list) {
+static int check_list(const bench_values *v, const work_list *list) {
   bool models = false;
   for (int i = 0; i < list->count; i++) {
     if (is_model(list->item[i])) {
@@ -352,7 +298,7 @@ static int probe(bench *b) {
   return CLI_RIGHT;
 }
 
-static int bench_all(bench *b, const bench_list *list) {
+static int bench_all(bench *b, const work_list *list) {
   int worst_code = CLI_RIGHT, code = CLI_RIGHT;
   print_head(b);
   for (int i = 0; i < list->count && code != CLI_BAD; i++) {
@@ -369,8 +315,8 @@ static int bench_all(bench *b, const bench_list *list) {
 
 static int run(const void *values) {
   bench b = {.values = values};
-  bench_list list = {0};
-  int code = make_list(b.values, &list);
+  work_list list = {0};
+  int code = work_list_make("bench", b.values->from, &b.values->what, &list);
   if (code == CLI_RIGHT) code = check_list(b.values, &list);
   if (code == CLI_RIGHT)
     code = open_context("bench", b.values->device, b.values->threads, &b.context);
@@ -378,7 +324,7 @@ static int run(const void *values) {
   if (code == CLI_RIGHT) code = bench_all(&b, &list);
   gpu_close(b.gpu);
   upconv_context_destroy(b.context);
-  list_free(&list);
+  work_list_free(&list);
   return code;
 }
 

@@ -10,6 +10,7 @@ extern const arg_command command_run;
 extern const arg_command command_test;
 extern const arg_command command_plan;
 extern const arg_command command_bench;
+extern const arg_command command_tune;
 extern const arg_command command_demo;
 extern const arg_command command_devices;
 extern const arg_command command_cache;

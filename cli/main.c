@@ -7,7 +7,7 @@
 #include "commands.h"
 
 static const arg_command *const commands[] = {
-    &command_run,  &command_test,    &command_plan,  &command_bench,
+    &command_run,  &command_test,    &command_plan,  &command_bench,   &command_tune,
     &command_demo, &command_devices, &command_cache, &command_version,
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

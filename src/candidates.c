@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every candidate of every backend. The order does not matter: the cheapest that applies is chosen. */
+#include <string.h>
+
 #include "cpu/candidates.h"
 #include "cuda/candidates.h"
 #include "plan.h"
@@ -13,4 +15,10 @@ static const uc_candidate *const candidates[] = {
 const uc_candidate *uc_candidate_at(int index) {
   int count = (int)(sizeof candidates / sizeof candidates[0]);
   return index >= 0 && index < count ? candidates[index] : NULL;
+}
+
+const uc_candidate *uc_candidate_named(const char *name) {
+  for (int i = 0; uc_candidate_at(i); i++)
+    if (strcmp(uc_candidate_at(i)->name, name) == 0) return uc_candidate_at(i);
+  return NULL;
 }

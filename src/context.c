@@ -8,6 +8,7 @@
 #include "cuda/context.h"
 #include "plan.h"
 #include "status.h"
+#include "tune.h"
 
 /* "cuda", "cuda:1": a device. "cuda:sm_90a": an architecture to plan for. */
 static upconv_status open_cuda(const char *name, upconv_context *c) {
@@ -29,6 +30,11 @@ static upconv_status open_cpu(int threads, upconv_context *c) {
   int count = uc_threads_count(c->threads);
   snprintf(c->describe, sizeof c->describe, "cpu: %s, %d thread%s", c->isa->name, count,
            count == 1 ? "" : "s");
+  char name[64];
+  uc_cpu_name(name, sizeof name);
+  snprintf(c->identity, sizeof c->identity, "%s, %s, %d thread%s", name, c->isa->name, count,
+           count == 1 ? "" : "s");
+  c->meter = &uc_meter_cpu;
   return UPCONV_OK;
 }
 
@@ -48,6 +54,7 @@ upconv_status upconv_context_create(const upconv_context_options *options,
   else
     status = uc_fail(UPCONV_INVALID_ARGUMENT,
                      "device = \"%.64s\": must be cpu, cuda, cuda:N or cuda:sm_NN", device);
+  if (status == UPCONV_OK) status = uc_tuner_create(&c->tuner);
   if (status != UPCONV_OK) {
     upconv_context_destroy(c);
     return status;
@@ -58,6 +65,7 @@ upconv_status upconv_context_create(const upconv_context_options *options,
 
 void upconv_context_destroy(upconv_context *context) {
   if (!context) return;
+  uc_tuner_destroy(context->tuner);
   uc_threads_destroy(context->threads);
   uc_cuda_context_close(context);
   free(context);

@@ -178,6 +178,13 @@ static void add_candidates(uc_text *text, const upconv_plan *plan) {
   }
 }
 
+static void add_choice(uc_text *text, const upconv_plan *plan) {
+  if (plan->choice == UC_CHOICE_STORED || plan->choice == UC_CHOICE_MEASURED)
+    uc_text_add(text, "chosen      by %s: %s\n",
+                plan->choice == UC_CHOICE_STORED ? "a stored measurement" : "measuring now",
+                plan->decision.times);
+}
+
 upconv_status upconv_plan_print(const upconv_plan *plan, char *buffer, size_t capacity,
                                 size_t *length) {
   if (!plan || (!buffer && capacity > 0))
@@ -199,6 +206,7 @@ upconv_status upconv_plan_print(const upconv_plan *plan, char *buffer, size_t ca
   add_work(&text, plan);
   uc_text_add(&text, "device      %s\n", plan->context->describe);
   add_candidates(&text, plan);
+  add_choice(&text, plan);
   uc_text_add(&text, "passes%s\n", plan->no_fuse ? "      one per operator (no_fuse)" : "");
   plan->candidate->explain(plan->state, &text);
   if (length) *length = text.length;

@@ -9,37 +9,63 @@
 #include "region.h"
 #include "status.h"
 #include "tensor.h"
+#include "tune.h"
 
 enum { ALIGNMENT = 64, STACK_VALUES = 96 };
 
 /* ---- create ---- */
 
-static upconv_status choose(upconv_plan *plan, const char *wanted) {
+upconv_status uc_plan_cheapest(const upconv_plan *plan, const uc_candidate **cheapest) {
   const uc_candidate *best = NULL;
   double best_cost = 0;
-  bool known = false;
   for (int i = 0; uc_candidate_at(i); i++) {
     const uc_candidate *c = uc_candidate_at(i);
-    if (wanted && strcmp(wanted, c->name) != 0) continue;
-    known = true;
-    const char *why = c->refuses(plan->context, &plan->lowered);
-    if (why && wanted)
-      return uc_fail(UPCONV_UNSUPPORTED, "candidate %s does not apply: %s", wanted, why);
-    if (why) continue;
+    if (c->refuses(plan->context, &plan->lowered)) continue;
     double cost = c->cost(plan->context, &plan->lowered);
-    if (!best || cost < best_cost) {
-      best = c;
-      best_cost = cost;
-    }
+    if (best && cost >= best_cost) continue;
+    best = c;
+    best_cost = cost;
   }
-  if (!known)
-    return uc_fail(UPCONV_INVALID_ARGUMENT,
-                   "candidate = \"%.64s\": no such candidate; `upconv plan` lists them", wanted);
   if (!best)
     return uc_fail(UPCONV_UNSUPPORTED,
                    "no candidate applies to this problem: strides go up to 65536");
-  plan->candidate = best;
+  *cheapest = best;
   return UPCONV_OK;
+}
+
+static upconv_status choose_named(upconv_plan *plan, const char *wanted) {
+  const uc_candidate *c = uc_candidate_named(wanted);
+  if (!c)
+    return uc_fail(UPCONV_INVALID_ARGUMENT,
+                   "candidate = \"%.64s\": no such candidate; `upconv plan` lists them", wanted);
+  const char *why = c->refuses(plan->context, &plan->lowered);
+  if (why) return uc_fail(UPCONV_UNSUPPORTED, "candidate %s does not apply: %s", wanted, why);
+  plan->choice = UC_CHOICE_NAMED;
+  plan->candidate = c;
+  return UPCONV_OK;
+}
+
+static upconv_status choose(upconv_plan *plan, const upconv_plan_options *options) {
+  if (options->candidate) return choose_named(plan, options->candidate);
+  upconv_status status = uc_plan_cheapest(plan, &plan->candidate);
+  if (status == UPCONV_OK) uc_tune_choose(plan, options);
+  return status;
+}
+
+static upconv_status build(upconv_plan *plan) {
+  return plan->candidate->create(plan->context, &plan->lowered, plan->no_fuse, &plan->state);
+}
+
+/* A decision is advice: if what it names cannot be built, the model's choice may. */
+static upconv_status choose_and_build(upconv_plan *plan, const upconv_plan_options *options) {
+  upconv_status status = choose(plan, options);
+  if (status == UPCONV_OK) status = build(plan);
+  if (status == UPCONV_OK ||
+      (plan->choice != UC_CHOICE_STORED && plan->choice != UC_CHOICE_MEASURED))
+    return status;
+  plan->choice = UC_CHOICE_MODEL;
+  status = uc_plan_cheapest(plan, &plan->candidate);
+  return status == UPCONV_OK ? build(plan) : status;
 }
 
 /* Whether every value of the rewritten program has a size at the nominal extents. */
@@ -50,16 +76,9 @@ static bool has_sizes(const uc_lowered *l) {
   return ok;
 }
 
-upconv_status upconv_plan_create(upconv_context *context, const upconv_problem *problem,
-                                 const upconv_epilogue *epilogue,
-                                 const upconv_plan_options *options, upconv_plan **result) {
-  static const upconv_plan_options defaults = {0};
-  if (!context || !problem || !result)
-    return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL",
-                   !context   ? "context"
-                   : !problem ? "problem"
-                              : "plan");
-  if (!options) options = &defaults;
+upconv_status uc_plan_lower(upconv_context *context, const upconv_problem *problem,
+                            const upconv_epilogue *epilogue, const upconv_plan_options *options,
+                            upconv_plan **result) {
   upconv_plan *plan = calloc(1, sizeof *plan);
   if (!plan) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
   plan->context = context;
@@ -76,9 +95,24 @@ upconv_status upconv_plan_create(upconv_context *context, const upconv_problem *
     free(plan);
     return status;
   }
-  status = choose(plan, options->candidate);
-  if (status == UPCONV_OK)
-    status = plan->candidate->create(context, &plan->lowered, plan->no_fuse, &plan->state);
+  *result = plan;
+  return UPCONV_OK;
+}
+
+upconv_status upconv_plan_create(upconv_context *context, const upconv_problem *problem,
+                                 const upconv_epilogue *epilogue,
+                                 const upconv_plan_options *options, upconv_plan **result) {
+  static const upconv_plan_options defaults = {0};
+  if (!context || !problem || !result)
+    return uc_fail(UPCONV_INVALID_ARGUMENT, "%s: must not be NULL",
+                   !context   ? "context"
+                   : !problem ? "problem"
+                              : "plan");
+  if (!options) options = &defaults;
+  upconv_plan *plan = NULL;
+  upconv_status status = uc_plan_lower(context, problem, epilogue, options, &plan);
+  if (status != UPCONV_OK) return status;
+  status = choose_and_build(plan, options);
   if (status != UPCONV_OK) {
     upconv_plan_destroy(plan);
     return status;

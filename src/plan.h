@@ -7,15 +7,21 @@
 #define UPCONV_PLAN_H
 
 #include "lowered.h"
+#include "tune_store.h"
 #include "upconv/upconv.h"
 
 struct uc_threads;
 struct uc_isa;
 struct uc_cuda_device;
 struct uc_cuda_target;
+struct uc_meter_kind;
+struct uc_tuner;
 
 struct upconv_context {
   char describe[192];
+  char identity[192]; /* what measured times hold for: the device's name and what of it is used */
+  const struct uc_meter_kind *meter; /* NULL when only planning */
+  struct uc_tuner *tuner;
   /* the CPU */
   struct uc_threads *threads;
   const struct uc_isa *isa;
@@ -58,14 +64,34 @@ typedef struct uc_candidate {
 
 /* NULL past the end. */
 const uc_candidate *uc_candidate_at(int index);
+/* NULL: there is none of that name. */
+const uc_candidate *uc_candidate_named(const char *name);
+
+/* Who chose the candidate. */
+typedef enum uc_choice {
+  UC_CHOICE_MODEL,    /* it has the lowest estimated cost */
+  UC_CHOICE_NAMED,    /* the caller */
+  UC_CHOICE_STORED,   /* a measurement made earlier */
+  UC_CHOICE_MEASURED, /* one made when the plan was created */
+} uc_choice;
 
 struct upconv_plan {
   upconv_context *context;
   uc_lowered lowered;
   bool no_fuse;
+  uc_choice choice;
+  uc_decision decision; /* STORED, MEASURED */
   const uc_candidate *candidate;
   void *state;
 };
+
+/* A plan without a candidate: lowered. */
+upconv_status uc_plan_lower(upconv_context *context, const upconv_problem *problem,
+                            const upconv_epilogue *epilogue, const upconv_plan_options *options,
+                            upconv_plan **plan);
+
+/* The cheapest candidate that applies. */
+upconv_status uc_plan_cheapest(const upconv_plan *plan, const uc_candidate **cheapest);
 
 /* How the chosen candidate rounds, for upconv_reference. */
 upconv_error_model uc_plan_error_model(const upconv_plan *plan);

@@ -69,9 +69,11 @@ static void remove_folder(const char *folder) {
 
 static void clear_environment(const char *folder) {
   static const char *const names[] = {
-      "UPCONV_LIBCUDA",       "UPCONV_NVRTC",   "UPCONV_CACHE_DIR",    "UPCONV_CACHE_MAX_MB",
-      "UPCONV_SITE_PACKAGES", "CUDA_HOME",      "CUDA_PATH",           "CONDA_PREFIX",
-      "VIRTUAL_ENV",          "XDG_CACHE_HOME", "CUDA_VISIBLE_DEVICES"};
+      "UPCONV_LIBCUDA",      "UPCONV_NVRTC",         "UPCONV_CACHE_DIR",
+      "UPCONV_CACHE_MAX_MB", "UPCONV_SITE_PACKAGES", "CUDA_HOME",
+      "CUDA_PATH",           "CONDA_PREFIX",         "VIRTUAL_ENV",
+      "XDG_CACHE_HOME",      "CUDA_VISIBLE_DEVICES", "UPCONV_TUNE",
+      "UPCONV_TUNE_FILE"};
   for (size_t i = 0; i < CHECK_COUNT(names); i++) unsetenv(names[i]);
   setenv("HOME", folder, 1);
 }

@@ -389,12 +389,25 @@ typedef struct upconv_parameters {
   int param_count;
 } upconv_parameters;
 
+/* How the planner chooses among candidates; see upconv_tune. */
+typedef enum upconv_tuning {
+  UPCONV_TUNING_DEFAULT =
+      0, /* UPCONV_TUNING_MEASURE if UPCONV_TUNE=1 is in the environment, else UPCONV_TUNING_STORED */
+  UPCONV_TUNING_OFF,    /* by the cost model alone */
+  UPCONV_TUNING_STORED, /* by a stored decision where there is one for the same problem and device, else by the cost model */
+  UPCONV_TUNING_MEASURE, /* likewise, but where there is none the candidates are measured and the decision is stored: takes a
+                            second or so. By the cost model where nothing can be measured: too little memory, a stream of the
+                            device being captured */
+} upconv_tuning;
+
 typedef struct upconv_plan_options {
   const upconv_parameters *
       constants; /* parameters that will never change: lets rules look at their values. NULL: none */
   const char *candidate; /* force a candidate by name. NULL: the planner chooses */
   bool no_rewrite;       /* leave the program as written */
-  bool no_fuse; /* operator by operator, each result in memory: the baseline of benchmarks */
+  bool
+      no_fuse; /* operator by operator, each result in memory: the baseline of benchmarks. The cost model chooses */
+  upconv_tuning tuning;
 } upconv_plan_options;
 
 /* epilogue and options may be NULL. */
@@ -473,6 +486,59 @@ typedef struct upconv_arguments {
  * Non-finite inputs: see docs/MATH.md. Thread safe.
  */
 UPCONV_API upconv_status upconv_execute(const upconv_plan *plan, const upconv_arguments *arguments);
+
+/* ---------------------------------------------------------------- tuning */
+
+/*
+ * Decisions that measuring made are kept as text, one line each, in the file UPCONV_TUNE_FILE (set but empty: nowhere), or, if
+ * that is not set, in tuning.txt in the folder of the kernel cache. A line holds for one device and one problem with its
+ * epilogue, whatever parameters and tensors are called. Plans find it when they are created; a plan that exists never
+ * changes. Threads and processes may share the file; lines that are damaged, or name a candidate that does not apply, are
+ * ignored. Which candidate is taken decides the last bits of results, so whoever needs the same bits on several machines
+ * sets UPCONV_TUNING_OFF or names the candidate.
+ */
+
+/* One candidate, measured. */
+typedef struct upconv_trial {
+  const char *candidate; /* valid for ever */
+  double estimated;      /* seconds, by the cost model */
+  int runs;              /* 0: not measured; `why` says why not */
+  double fastest, quartile,
+      median; /* seconds, with cold caches. A quarter of the runs took at most `quartile`: by that
+                                       candidates are compared, since what else a machine does lengthens runs */
+  char why[160];
+} upconv_trial;
+
+enum { UPCONV_MAX_TRIALS = 32 };
+
+typedef struct upconv_tune_result {
+  int count;
+  upconv_trial trial[UPCONV_MAX_TRIALS]; /* what the cost model takes for fastest comes first */
+  int chosen;  /* index of the decision: the first, unless another is 2 % faster or more */
+  bool stored; /* the decision is in the file */
+} upconv_tune_result;
+
+typedef struct upconv_tune_options {
+  const upconv_parameters *constants; /* as for plans; their values only decide which rules fire */
+  bool no_rewrite;
+  bool dry_run; /* measure, and keep nothing */
+  double
+      seconds; /* about how long to measure all candidates, besides building them; 0: 0.3 for each */
+  /* Called now and then by the calling thread, part going from 0 to 1; NULL: nobody wants to know. */
+  void (*progress)(void *data, double part);
+  void *progress_data;
+} upconv_tune_options;
+
+/*
+ * Measures every candidate that applies at the problem's sizes, on made-up data and in memory of its own, and keeps the
+ * decision. epilogue and options may be NULL. A candidate of which the model is sure that it is far behind and takes long is
+ * left out, and says so. What a candidate fails with is in its trial; an error if none could be measured, such as
+ * UPCONV_OUT_OF_MEMORY, or if the output is empty. Thread safe: threads of one context measure one after the other.
+ */
+UPCONV_API upconv_status upconv_tune(upconv_context *context, const upconv_problem *problem,
+                                     const upconv_epilogue *epilogue,
+                                     const upconv_tune_options *options,
+                                     upconv_tune_result *result);
 
 /* ---------------------------------------------------------------- oracle */
 

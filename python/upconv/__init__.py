@@ -29,6 +29,7 @@ from ._core import (
     context,
     problem_text,
 )
+from ._tuning import tune
 
 __version__ = _library.VERSION
 
@@ -52,6 +53,7 @@ __all__ = [
     "fuse",
     "nn",
     "problem_text",
+    "tune",
 ]
 
 Size = int | Sequence[int]

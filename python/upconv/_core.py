@@ -30,6 +30,7 @@ from ctypes import addressof, byref, c_int64, c_size_t, c_void_p, pointer
 from typing import Any, NamedTuple
 
 from . import _library as c
+from . import _tuning
 from ._errors import (
     DeviceError,
     InvalidArgumentError,
@@ -177,7 +178,9 @@ class Plan(_Owner):
     problem: text (with its epilogue behind '|') or a Problem. candidate: the name of one to force.
     constants: parameters, in host memory, that will never change: rules may
     then look at their values. no_rewrite leaves the program as written; no_fuse runs operator by
-    operator.
+    operator. tuning: "off" (the cost model chooses), "stored" (a measured decision where there is
+    one), "measure" (measured now where there is none) or "default" (as UPCONV_TUNE says); None: as
+    upconv.tune says.
     """
 
     def __init__(
@@ -189,23 +192,27 @@ class Plan(_Owner):
         constants: Parameters | None = None,
         no_rewrite: bool = False,
         no_fuse: bool = False,
+        tuning: str | None = None,
     ) -> None:
+        tuning = _tuning.current() if tuning is None else tuning
+        if tuning not in _tuning.MODES:
+            raise InvalidArgumentError(f"tuning = {tuning!r}: must be one of {_tuning.MODES}")
         self.context = context
         self.problem = problem if isinstance(problem, Problem) else Problem(problem)
         self.text: str = self.problem.text
         self._rank: int = self.problem.spatial_dims + 2
         self._constants = constants
-        self._options = (candidate, no_rewrite, no_fuse)
+        self._options = (candidate, no_rewrite, no_fuse, _tuning.MODES.index(tuning))
         self._create()
         self.candidate: str = lib.upconv_plan_candidate(self._handle).decode()
         self.rules = names_of(lib.upconv_plan_rule, self._handle)
         self.packed_size: int = lib.upconv_plan_packed_size(self._handle)
 
     def _create(self) -> None:
-        candidate, no_rewrite, no_fuse = self._options
+        candidate, no_rewrite, no_fuse, tuning = self._options
         options = c.CPlanOptions()
         options.candidate = candidate.encode() if candidate is not None else None
-        options.no_rewrite, options.no_fuse = no_rewrite, no_fuse
+        options.no_rewrite, options.no_fuse, options.tuning = no_rewrite, no_fuse, tuning
         if self._constants is not None:
             weight, bias, params, _ = self._constants
             options.constants = pointer(parameters_of(weight, bias, tensor_array(params)))

@@ -96,6 +96,7 @@ class CPlanOptions(Structure):
         ("candidate", c_char_p),
         ("no_rewrite", c_bool),
         ("no_fuse", c_bool),
+        ("tuning", c_int),
     ]
 
 

@@ -21,6 +21,7 @@ from ._core import (
     dense_strides,
     problem_text,
 )
+from ._tuning import on_tuning
 
 _DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}  # bfloat16 is that of ml_dtypes
 _DLPACK_HOST = (1, 3)  # kDLCPU, kDLCUDAHost
@@ -188,6 +189,9 @@ def _output(out: np.ndarray, shape: tuple[int, ...], batched: bool) -> np.ndarra
 @lru_cache(maxsize=256)
 def _plan(text: str) -> Plan:
     return Plan(context("cpu"), text)
+
+
+on_tuning(_plan.cache_clear)
 
 
 # ---------------------------------------------------------------- the function

@@ -124,4 +124,7 @@ const uc_isa *uc_isa_choose(void);
 /* All that this machine runs, best first; NULL past the end. */
 const uc_isa *uc_isa_available(int index);
 
+/* What the processor calls itself, or the name of its architecture. */
+void uc_cpu_name(char *name, size_t capacity);
+
 #endif

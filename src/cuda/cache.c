@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../files.h"
 #include "cache_files.h"
 #include "nvrtc.h"
 #include "status.h"

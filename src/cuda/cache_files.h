@@ -18,9 +18,6 @@ typedef struct uc_cache_key {
   uint8_t digest[UC_SHA256_SIZE];
 } uc_cache_key;
 
-/* The folder, which need not be there yet; free() releases it. NULL: there is no cache. */
-char *uc_cache_directory(void);
-
 /* Most bytes that the cache may hold. */
 int64_t uc_cache_limit(void);
 
@@ -38,10 +35,9 @@ void uc_cache_trim(const char *directory, int64_t limit);
 /* Counts what is there, and removes it if remove is set. */
 upconv_status uc_cache_walk(const char *directory, bool remove, uc_cuda_cache_info *info);
 
-/* KEY.bin, KEY.cu and, while they are written, .tmp-XXXXXX. */
+/* KEY.bin and KEY.cu; while they are written, see ../files.h. */
 #define UC_CACHE_IMAGE ".bin"
 #define UC_CACHE_SOURCE ".cu"
-#define UC_CACHE_TEMPORARY ".tmp-"
 enum { UC_CACHE_NAME = 2 * UC_SHA256_SIZE };
 
 #endif

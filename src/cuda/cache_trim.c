@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../files.h"
 #include "cache_files.h"
 #include "status.h"
 
@@ -19,7 +20,7 @@ enum { STALE_SECONDS = 3600 };
 typedef enum file_kind { FOREIGN, IMAGE, SOURCE, TEMPORARY } file_kind;
 
 static file_kind find_kind(const char *name) {
-  if (strncmp(name, UC_CACHE_TEMPORARY, strlen(UC_CACHE_TEMPORARY)) == 0) return TEMPORARY;
+  if (strncmp(name, UC_TEMPORARY, strlen(UC_TEMPORARY)) == 0) return TEMPORARY;
   if (strspn(name, "0123456789abcdef") != UC_CACHE_NAME) return FOREIGN;
   const char *suffix = name + UC_CACHE_NAME;
   if (strcmp(suffix, UC_CACHE_IMAGE) == 0) return IMAGE;

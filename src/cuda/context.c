@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../meter.h"
 #include "../status.h"
 #include "engine.h"
 #include "nvrtc.h"
@@ -80,9 +81,12 @@ upconv_status uc_cuda_context_open(int ordinal, upconv_context *c) {
   int version[2];
   status = uc_nvrtc_version(&version[0], &version[1]);
   if (status == UPCONV_OK) status = choose_arch(t);
-  if (status == UPCONV_OK)
-    snprintf(c->describe, sizeof c->describe, "cuda:%d: %.96s, %s", ordinal, device->name, t->arch);
-  return status;
+  if (status != UPCONV_OK) return status;
+  snprintf(c->describe, sizeof c->describe, "cuda:%d: %.96s, %s", ordinal, device->name, t->arch);
+  snprintf(c->identity, sizeof c->identity, "%.96s, %s, %d multiprocessors", device->name, t->arch,
+           t->sm_count);
+  c->meter = &uc_meter_cuda;
+  return UPCONV_OK;
 }
 
 void uc_cuda_context_close(upconv_context *c) {

@@ -10,6 +10,7 @@
  * - retain: there is no memory for a context
  * - attribute: the device does not tell its compute capability
  * - launch: the third launch of a kernel fails
+ * - captured: a stream that waits for the default one is being captured
  *
  * Built with FAKE_LACKING it is a driver that lacks nearly all functions.
  */
@@ -390,7 +391,8 @@ EXPORT int cuStreamSynchronize(void *stream) {
 }
 
 EXPORT int cuStreamIsCapturing(void *stream, int *status) {
-  (void)stream;
+  if (!stream && is_fault("captured"))
+    return 906; /* would end the capture, were it asked to do more */
   *status = 0;
   return 0;
 }

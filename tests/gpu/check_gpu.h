@@ -133,7 +133,7 @@ typedef struct gpu_tests {
 } gpu_tests;
 
 extern const gpu_tests gpu_model_tests, gpu_large_tests, gpu_stream_tests, gpu_cache_tests,
-    gpu_edge_tests, gpu_plain_tests, gpu_plain_move_tests, gpu_plain_sum_tests;
+    gpu_edge_tests, gpu_tune_tests, gpu_plain_tests, gpu_plain_move_tests, gpu_plain_sum_tests;
 
 /* Founding model C, as text. */
 extern const char gpu_model_c[];

@@ -123,7 +123,8 @@ static void run_text(trial *t, const char *text) {
       failed("oracle");
   }
   upconv_plan *plan;
-  if (upconv_plan_create(t->context, t->problem, t->epilogue, NULL, &plan) == UPCONV_OK) {
+  const upconv_plan_options by_cost = {.tuning = UPCONV_TUNING_OFF};
+  if (upconv_plan_create(t->context, t->problem, t->epilogue, &by_cost, &plan) == UPCONV_OK) {
     upconv_work work;
     upconv_plan_work(plan, &work);
     printf("  the planner's choice: %s, %.0f FLOP, %.0f bytes\n", upconv_plan_candidate(plan),

@@ -18,6 +18,7 @@ from .. import _epilogue
 from .._errors import UpconvError
 from .._prepared import Execution
 from .._tensors import dense_strides
+from .._tuning import on_tuning
 from . import interpret, packing
 from .packing import Statistics
 from .plans import DTYPES, KeptPlan, described, is_vector, plan_for
@@ -61,6 +62,7 @@ class OtherShape(Exception):
 
 
 _calls: dict[Any, Call] = {}
+on_tuning(_calls.clear)
 
 
 def takes(x: Tensor, weight: Tensor) -> bool:

@@ -15,6 +15,7 @@ from torch import Tensor
 from .. import _core
 from .._prepared import Packing
 from .._problem import problem_text
+from .._tuning import on_tuning
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 _MOST_PLANS = 512
@@ -88,6 +89,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+def forget() -> None:
+    """Every plan; calls that are prepared keep theirs."""
+    with _lock:
+        _plans.clear()
+
+
+on_tuning(forget)
+
+
 def _rounded(extent: int) -> int:
     return 1 << max(extent - 1, 0).bit_length()
 
@@ -107,7 +117,8 @@ def plan_for(
             return kept
     context = _core.context(device, threads)
     exact = problem_text(batch=batch, in_size=in_size, **fields)
-    made = KeptPlan(_core.Plan(context, exact))
+    capturing = device.startswith("cuda") and torch.cuda.is_current_stream_capturing()
+    made = KeptPlan(_core.Plan(context, exact, tuning="stored" if capturing else None))
     with _lock:
         kept = _plans.setdefault(key, made)  # another thread may have been faster
         if len(_plans) > _MOST_PLANS:

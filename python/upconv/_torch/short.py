@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from .. import _library
+from .._tuning import on_tuning
 from . import autograd, execute, packing
 
 _WORKSPACE = 32768  # bytes: as WORKSPACE_ON_STACK in short.h
@@ -76,6 +77,7 @@ def set_up(checks: tuple[Any, ...], levels: Any) -> None:
     )
     packing.Statistics.more_calls = module.calls
     packing.on_promise.append(module.known.clear)
+    on_tuning(module.known.clear)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=module.known.clear)
 
