@@ -60,6 +60,19 @@ UC_INLINE vf vf_load(const float *p) {
 
 UC_INLINE void vf_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
 
+/* In a register from here on: the compiler would rather load it again for every use. */
+UC_INLINE void vf_keep(vf *v) {
+#if defined(UPCONV_ISA_AVX512)
+  __asm__("" : "+v"(*v));
+#elif defined(__SSE2__)
+  __asm__("" : "+x"(*v));
+#elif defined(__aarch64__)
+  __asm__("" : "+w"(*v));
+#else
+  (void)v;
+#endif
+}
+
 UC_INLINE vh vh_load(const uint16_t *p) {
   vh v;
   memcpy(&v, p, sizeof v);
