@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU's three candidates: one engine, three ways to fill the convolution's tile. */
+/* The CPU's four candidates: one engine, four ways to fill the convolution's tile. */
 #include "candidates.h"
 
 #include <stdlib.h>
@@ -55,6 +55,12 @@ static double panels_cost(const upconv_context *context, const uc_lowered *lower
   return tiled_cost(context, lowered) * (0.6 + 4 / channels + 16 / products);
 }
 
+static double products_cost(const upconv_context *context, const uc_lowered *lowered) {
+  const upconv_problem *p = &lowered->conv;
+  double channels = (double)(p->in_channels / p->groups);
+  return tiled_cost(context, lowered) * (0.6 + 4 / channels);
+}
+
 static double direct_cost(const upconv_context *context, const uc_lowered *lowered) {
   return macs(lowered) / (SCALAR_MACS * uc_threads_count(context->threads));
 }
@@ -83,6 +89,7 @@ static upconv_status create(upconv_context *context, uc_lowered *lowered, bool n
   e->lowered = lowered;
   e->scalar = way->scalar;
   e->panels = way->panels;
+  e->products = way->products;
   upconv_status status = uc_program_build(lowered, no_fuse, NULL, &e->program);
   if (status == UPCONV_OK) status = uc_engine_plan_weights(e);
   if (status != UPCONV_OK) {
@@ -101,6 +108,11 @@ static upconv_status create_tiled(upconv_context *context, uc_lowered *lowered, 
 static upconv_status create_panels(upconv_context *context, uc_lowered *lowered, bool no_fuse,
                                    void **state) {
   return create(context, lowered, no_fuse, &(uc_engine){.panels = true}, state);
+}
+
+static upconv_status create_products(upconv_context *context, uc_lowered *lowered, bool no_fuse,
+                                     void **state) {
+  return create(context, lowered, no_fuse, &(uc_engine){.panels = true, .products = true}, state);
 }
 
 static upconv_status create_direct(upconv_context *context, uc_lowered *lowered, bool no_fuse,
@@ -170,6 +182,10 @@ const uc_candidate uc_candidate_cpu_tiled = {
 const uc_candidate uc_candidate_cpu_panels = {
     "cpu-panels", true, false,     tiled_refuses, panels_cost, create_panels, destroy,
     packed_size,  pack, workspace, execute,       explain,     NULL};
+
+const uc_candidate uc_candidate_cpu_products = {
+    "cpu-products", true, false,     tiled_refuses, products_cost, create_products, destroy,
+    packed_size,    pack, workspace, execute,       explain,       NULL};
 
 const uc_candidate uc_candidate_cpu_direct = {
     "cpu-direct", true, false,     refuses, direct_cost, create_direct, destroy,

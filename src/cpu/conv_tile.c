@@ -226,6 +226,10 @@ static int64_t block_of(const uc_engine *e, int64_t channel) {
 void uc_conv_tile(uc_tile *tile, const uc_layout *conv, float *dst, int64_t c0, int64_t c1) {
   const uc_engine *e = tile->run->engine;
   int64_t b = block_of(e, c0), end = block_of(e, c1 - 1) + 1;
+  if (e->products) {
+    uc_product_sums(tile, &(uc_sums){dst, conv, c0, tile->n, 1, 0}, b, end);
+    return;
+  }
   int64_t groups_held = uc_max(1, tile->run->tiling.x_channels / uc_max(1, e->group_in));
   while (b < end) {
     int64_t g = e->block[b].group, stop = b;

@@ -91,7 +91,7 @@ static void measure_at(const uc_engine *e, const uc_pass *pass, uc_tiling *t,
 
 static void measure_input(const uc_engine *e, const uc_pass *pass, uc_tiling *t) {
   t->x_channels = t->x_channel = 0;
-  if (!pass->conv || t->panels) return;
+  if (!pass->conv || t->panels || e->products) return;
   int64_t round = uc_max(t->block_channels, UC_MAX_MC);
   int64_t groups = uc_min(e->lowered->conv.groups, uc_max(1, round / e->group_out));
   t->x_channels = e->chunk < e->group_in ? e->chunk : e->group_in * groups;
@@ -102,9 +102,18 @@ static void measure_input(const uc_engine *e, const uc_pass *pass, uc_tiling *t)
   t->x_channel = x.channel;
 }
 
+/* A run's inputs and products, what they are made of and where they go, and a row to convert; returns the end. */
+static int64_t measure_products(const uc_engine *e, uc_tiling *t, int64_t at) {
+  const int64_t pitch = UC_RUN + UC_PAD, per_piece = sizeof(uc_span) / sizeof(float);
+  t->panel_at = at;
+  t->pieces_at = t->panel_at + (e->chunk + UC_MAX_MC) * pitch + 2 * UC_PAD;
+  t->row_at = t->pieces_at + padded((UC_MAX_MC * UC_RUN + 1) * per_piece);
+  return t->row_at + e->chunk * pitch + UC_PAD;
+}
+
 /* The sums of a part's channels, a panel, and a row to convert; returns the floats. */
 static int64_t measure_panels(const uc_engine *e, uc_tiling *t, int64_t at) {
-  if (!t->panels) return 0;
+  if (!t->panels) return e->products ? measure_products(e, t, at) - at : 0;
   int64_t residues = e->table[0].stride * e->table[1].stride * e->table[2].stride;
   t->sums_residue = padded(t->samples * t->positions);
   /* not a power of two, which would drive the channels of a block out of the first-level cache */
@@ -113,6 +122,8 @@ static int64_t measure_panels(const uc_engine *e, uc_tiling *t, int64_t at) {
   t->panel_taps =
       uc_min(uc_min(e->max_taps * panels, PANEL_TAPS), uc_max(1, PANEL / (e->chunk * UC_PANEL)));
   t->sums_at = at;
+  if (e->products)
+    return measure_products(e, t, at + t->part_blocks * UC_MAX_MC * t->sums_channel) - at;
   t->panel_at = t->sums_at + t->part_blocks * UC_MAX_MC * t->sums_channel;
   t->pieces_at = t->panel_at + t->panel_taps * e->chunk * UC_PANEL + UC_PAD;
   /* a row of a tap is one piece, with zeros at both ends, and zeros end the panel */
@@ -161,7 +172,7 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
    the cost of starting a run in multiply-adds of vectors. */
 static bool flat_pays(const uc_engine *e, const uc_pass *pass, const uc_layout *layout,
                       const uc_tiling *t) {
-  if (!pass->conv || t->panels) return false;
+  if (!pass->conv || t->panels || e->products) return false;
   int k = 0;
   while (pass->step[k].kind != UC_STEP_CONV) k++;
   const uc_axis_table *table = e->table;

@@ -56,6 +56,11 @@ typedef struct uc_conv_block {
   int64_t n;
 } uc_conv_block;
 
+/* n floats from here to there. */
+typedef struct uc_span {
+  int64_t dst, src, n;
+} uc_span;
+
 /* Part of a row to copy; src NULL: zeros. */
 typedef struct uc_piece {
   float *dst;
@@ -101,6 +106,10 @@ typedef struct uc_isa {
      written. Rows are outside: the pieces of one often lie on the same page. */
   void (*copy_pieces)(const uc_piece *piece, int64_t count, int64_t rows, int64_t dst_stride,
                       int64_t src_stride);
+  /* For each span: dst[r * dst_stride + span.dst + i] += src[r * src_stride + span.src + i], r < rows, i < n: exactly those
+     are read and written. */
+  void (*add_spans)(float *dst, const float *src, const uc_span *span, int64_t count, int64_t rows,
+                    int64_t dst_stride, int64_t src_stride);
   /* dst[j * rows + r] = src[r][j] for the `total` elements j * rows + r < total; dst padded. rows >= 2. */
   void (*interleave)(float *dst, const float *const *src, int64_t rows, int64_t total);
   /* Transposes between [channels][n] (row stride src_stride) and [n][channels] in memory of dtype:

@@ -72,6 +72,8 @@ upconv_status uc_engine_plan_weights(uc_engine *e) {
   e->group_out = p->out_channels / p->groups;
   /* chunks of nearly equal size: a short last one would pay for its tile without using it */
   int64_t most = e->group_out <= UC_MAX_MC ? UC_FLAT_CHUNK : UC_CHUNK;
+  if (e->products) most = UC_PRODUCT_CHUNK;
+  e->tap_group = uc_max(1, UC_MAX_MC / uc_max(1, e->group_out));
   int64_t chunks = uc_max(1, uc_ceil_div(e->group_in, most));
   e->chunk = uc_max(1, uc_ceil_div(e->group_in, chunks));
   upconv_status status = UPCONV_OK;
@@ -120,8 +122,23 @@ static void pack_phase(packer *pk, const uc_block *b, int64_t e0, int64_t e1,
       }
 }
 
+/* As product.c walks. */
+static void pack_products(packer *pk, const uc_block *first, const uc_block *end) {
+  const uc_engine *e = pk->engine;
+  for (int64_t e0 = 0; e0 < e->group_in; e0 += e->chunk)
+    for (int64_t i = 0; i < e->kernel_size; i += e->tap_group)
+      for (const uc_block *b = first; b < end; b++)
+        for (int64_t c = e0; c < uc_min(e0 + e->chunk, e->group_in); c++)
+          for (int64_t j = i; j < uc_min(i + e->tap_group, e->kernel_size); j++)
+            pack_tap(pk, b, c, c + 1, e->kernel_size - 1 - j);
+}
+
 static void pack_group(packer *pk, const uc_block *first, const uc_block *end) {
   const uc_engine *e = pk->engine;
+  if (e->products) {
+    pack_products(pk, first, end);
+    return;
+  }
   for (int64_t e0 = 0; e0 < e->group_in; e0 += e->chunk)
     for (int64_t d = 0; d < e->table[0].stride; d++)
       for (int64_t h = 0; h < e->table[1].stride; h++)

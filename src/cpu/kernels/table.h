@@ -28,6 +28,8 @@ void uc_name(stream_end)(void);
 
 void uc_name(copy_pieces)(const uc_piece *piece, int64_t count, int64_t rows, int64_t dst_stride,
                           int64_t src_stride);
+void uc_name(add_spans)(float *dst, const float *src, const uc_span *span, int64_t count,
+                        int64_t rows, int64_t dst_stride, int64_t src_stride);
 void uc_name(interleave)(float *dst, const float *const *src, int64_t rows, int64_t total);
 void uc_name(store_transposed)(void *dst, upconv_dtype dtype, int64_t dst_stride, const float *src,
                                int64_t src_stride, int64_t channels, int64_t n);
