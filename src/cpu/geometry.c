@@ -19,10 +19,13 @@ enum {
   START_COST = 60,      /* of a run of positions, in multiply-adds of vectors */
   FIRST_WIDTH = 512,    /* positions along W that are never worth splitting further */
   SUMS = 128 * 1024,    /* floats of sums that a tile of panels should stay within */
+  PRODUCT_SUMS = 256 * 1024, /* the same of cpu-products, which adds to them less often */
   PANEL = 48 * 1024,    /* floats of a panel, about */
   PANEL_TAPS = 32,      /* and at most so many taps */
   PART = 128,           /* output channels that make gathering cheap */
   LEAST_PART = 64,      /* and those for which it is cheap enough, where tasks are few */
+  PRODUCT_PART = 32,    /* the same of cpu-products, which gathers once for all taps */
+  LEAST_PRODUCT_PART = 8,
   DEEP = 64             /* products of an output from which on its sums may leave the registers */
 };
 
@@ -132,6 +135,12 @@ static int64_t measure_panels(const uc_engine *e, uc_tiling *t, int64_t at) {
   return t->row_at + e->chunk * (UC_PANEL + UC_PAD) + UC_PAD - at;
 }
 
+/* product.c keeps three 64-bit numbers for each. */
+static int64_t kernel_extents(const uc_engine *e) {
+  const uc_axis *axis = e->lowered->conv.axis;
+  return axis[0].kernel + axis[1].kernel + axis[2].kernel;
+}
+
 /* Fills the tiling's sizes and the slots' offsets for t->tile. box, layout: room for the steps. */
 static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64_t *slot_at,
                     uc_box *box, uc_layout *layout) {
@@ -155,7 +164,7 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
   t->x_at = at;
   at += padded(t->x_channels * t->x_channel) + 2 * UC_PAD;
   t->taps_at = at;
-  at += padded(4 * e->max_taps);
+  at += e->products ? padded(kernel_extents(e) * 6) : padded(4 * e->max_taps);
   at += measure_panels(e, t, at);
   t->rows_at = at;
   at += padded(widest) * (step_channels(pass, &pass->step[pass->target], t) + 1);
@@ -216,17 +225,23 @@ static int64_t even(int64_t extent, int64_t tile, int64_t unit) {
   return uc_min(extent, uc_ceil_div(size, unit) * unit);
 }
 
+static int64_t most_sums(const uc_engine *e) { return e->products ? PRODUCT_SUMS : SUMS; }
+
+static int64_t least_part(const uc_engine *e) {
+  return e->products ? LEAST_PRODUCT_PART : LEAST_PART;
+}
+
 /* Whether sums and slots fit, and enough tasks remain: parts of the channels may still get smaller. */
-static bool panels_fit(chooser *c, int64_t least_part) {
+static bool panels_fit(chooser *c, int64_t part) {
   uc_tiling *t = c->t;
-  int64_t parts = uc_ceil_div(c->e->block_count * UC_MAX_MC, least_part);
+  int64_t parts = uc_ceil_div(c->e->block_count * UC_MAX_MC, part);
   if (c->pass->all_channels) parts = 1;
-  return fits(c) && t->part_blocks * UC_MAX_MC * (t->sums_channel - UC_PAD) <= SUMS &&
+  return fits(c) && t->part_blocks * UC_MAX_MC * (t->sums_channel - UC_PAD) <= most_sums(c->e) &&
          tile_count(t) * uc_ceil_div(c->batch, t->samples) * parts >= c->tasks;
 }
 
 static bool suits(chooser *c) {
-  if (c->t->panels) return panels_fit(c, LEAST_PART);
+  if (c->t->panels) return panels_fit(c, least_part(c->e));
   return fits(c) && tile_count(c->t) >= c->least_tiles;
 }
 
@@ -294,13 +309,21 @@ static bool takes_whole(chooser *c, int64_t channels) {
   return false;
 }
 
+/* cpu-products: runs are full, and rows that lack the same taps are a few vectors. */
+static bool many_samples(const chooser *c) {
+  const uc_tiling *t = c->t;
+  return c->e->products && t->samples * t->x_size[2] >= 4 * UC_PAD &&
+         t->samples * t->positions >= UC_RUN;
+}
+
 /* Tiles of panels: first as many positions, then as many samples, and at last as many channels as the sums' memory
    allows. False: not even the smallest tile fits. */
 static bool choose_panels(chooser *c) {
   uc_tiling *t = c->t;
   int64_t blocks = c->e->block_count, tasks = c->tasks;
   t->panels = true;
-  t->part_blocks = c->pass->all_channels ? blocks : uc_min(blocks, PART / UC_MAX_MC);
+  int64_t part = c->e->products ? PRODUCT_PART : PART;
+  t->part_blocks = c->pass->all_channels ? blocks : uc_min(blocks, part / UC_MAX_MC);
   c->tasks = 1;
   for (int a = 0; a < UC_AXES; a++) t->tile[a] = uc_min(c->unit[a], t->extent[a]);
   t->tile[2] = t->extent[2];
@@ -317,14 +340,14 @@ static bool choose_panels(chooser *c) {
   c->tasks = tasks;
   enlarge(c, 1);
   enlarge(c, 0);
-  while (tile_count(t) == 1 && t->samples < c->batch) {
+  while (tile_count(t) == 1 && t->samples < c->batch && !many_samples(c)) {
     t->samples *= 2;
     if (suits(c)) continue;
     t->samples /= 2;
     break;
   }
   if (c->pass->all_channels) return fits(c);
-  int64_t least = LEAST_PART / UC_MAX_MC;
+  int64_t least = least_part(c->e) / UC_MAX_MC;
   while (t->part_blocks > least && !panels_fit(c, t->part_blocks * UC_MAX_MC))
     t->part_blocks = uc_max(least, t->part_blocks / 2);
   while (t->part_blocks < blocks) {

@@ -108,72 +108,114 @@ static void gather(const work *k) {
 
 /* ---- taps ---- */
 
-/* Where input i goes along an axis with kernel element t, from the box's first output. */
-static int64_t target(const work *k, int a, int64_t i, int64_t t) {
-  const uc_axis *axis = &k->tile->run->engine->lowered->conv.axis[a];
-  return i * axis->stride - axis->pad_begin + t * axis->dilation - k->to->layout->box.begin[a];
-}
+/* Where a kernel element takes inputs along an axis: those of `in` to the box, input i to the float at + i * pitch. */
+typedef struct landing {
+  uc_range in;
+  int64_t at;
+} landing;
 
-static void kernel_element(const work *k, int64_t flat, int64_t t[UC_AXES]) {
+static landing *landings(const work *k, int a) {
   const uc_axis *axis = k->tile->run->engine->lowered->conv.axis;
-  t[2] = flat % axis[2].kernel;
-  t[1] = flat / axis[2].kernel % axis[1].kernel;
-  t[0] = flat / axis[2].kernel / axis[1].kernel;
+  landing *all = (landing *)(void *)(k->tile->scratch + k->tile->run->tiling.taps_at);
+  return all + (a > 0 ? axis[0].kernel : 0) + (a > 1 ? axis[1].kernel : 0);
 }
 
-static bool lands(const work *k, int a, int64_t i, int64_t t) {
-  int64_t o = target(k, a, i, t);
-  return o >= 0 && o < k->to->layout->box.size[a];
-}
-
-/* Inputs along W that the kernel element t takes into the box; *shift: from an input to its position in *residue. */
-static uc_range landing(const work *k, int64_t t, int64_t *residue, int64_t *shift) {
+static void find_landings(const work *k) {
   const uc_layout *l = k->to->layout;
-  int64_t first = target(k, 2, 0, t);
-  *residue = uc_mod(first, l->split[2]);
-  *shift = uc_floor_div(first, l->split[2]);
-  int64_t positions = uc_max(0, uc_layout_positions(l, 2, *residue));
-  return (uc_range){uc_max(k->in[2].begin, -*shift), uc_min(k->in[2].end, positions - *shift)};
+  const int64_t pitch[UC_AXES] = {l->plane, l->row, 1};
+  int64_t residues = l->volume; /* from a residue to the next */
+  for (int a = UC_AXES - 1; a >= 0; a--) {
+    const uc_axis *axis = &k->tile->run->engine->lowered->conv.axis[a];
+    for (int64_t t = 0; t < axis->kernel; t++) {
+      int64_t first = t * axis->dilation - axis->pad_begin - l->box.begin[a]; /* output of input 0 */
+      int64_t residue = uc_mod(first, l->split[a]), shift = uc_floor_div(first, l->split[a]);
+      int64_t positions = uc_max(0, uc_layout_positions(l, a, residue));
+      uc_range in = {uc_max(k->in[a].begin, -shift), uc_min(k->in[a].end, positions - shift)};
+      landings(k, a)[t] = (landing){in, residue * residues + shift * pitch[a]};
+    }
+    residues *= l->split[a];
+  }
 }
 
-/* Spans of the run's products that the kernel element takes to outputs. */
-static int64_t find_spans(const work *k, const int64_t t[UC_AXES], uc_span *span) {
+/* What one kernel element does, axis by axis. */
+typedef struct tap {
+  const landing *axis[UC_AXES];
+} tap;
+
+static tap find_tap(const work *k, int64_t flat) {
+  const uc_axis *axis = k->tile->run->engine->lowered->conv.axis;
+  int64_t row = flat / axis[2].kernel;
+  return (tap){{landings(k, 0) + row / axis[1].kernel, landings(k, 1) + row % axis[1].kernel,
+                landings(k, 2) + flat % axis[2].kernel}};
+}
+
+static bool holds(uc_range range, int64_t i) { return i >= range.begin && i < range.end; }
+
+/* One pair of d and h: its positions begin at `at`. */
+typedef struct pair {
+  int64_t d, h, at;
+} pair;
+
+static pair find_pair(const work *k, int64_t position) {
+  int64_t per_pair = row_positions(k), row = position / per_pair, rows = length(k->in[1]);
+  return (pair){k->in[0].begin + row / rows, k->in[1].begin + row % rows, row * per_pair};
+}
+
+static void next_pair(const work *k, pair *p) {
+  p->at += row_positions(k);
+  if (++p->h < k->in[1].end) return;
+  p->h = k->in[1].begin;
+  p->d++;
+}
+
+static bool lands(const tap *t, const pair *p) {
+  return holds(t->axis[0]->in, p->d) && holds(t->axis[1]->in, p->h);
+}
+
+/* Where the list of spans is under way. */
+typedef struct spans {
+  uc_span *span;
+  int64_t count;
+} spans;
+
+static void add_span(spans *all, int64_t dst, int64_t src, int64_t n) {
+  uc_span *last = all->span + all->count - 1;
+  if (all->count > 0 && last->dst + last->n == dst && last->src + last->n == src)
+    last->n += n;
+  else if (n > 0)
+    all->span[all->count++] = (uc_span){dst, src, n};
+}
+
+/* Spans of the run's products that the tap takes to outputs. */
+static int64_t find_spans(const work *k, const tap *t, uc_span *span) {
   const uc_layout *l = k->to->layout;
-  int64_t residue, shift, count = 0, width = length(k->in[2]), per_row = row_positions(k);
-  uc_range w = landing(k, t[2], &residue, &shift);
+  spans all = {span, 0};
+  uc_range w = t->axis[2]->in;
+  int64_t width = length(k->in[2]), at = t->axis[0]->at + t->axis[1]->at + t->axis[2]->at;
   if (w.begin >= w.end) return 0;
-  for (int64_t row = k->begin / per_row; row * per_row < k->end; row++) {
-    int64_t d = k->in[0].begin + row / length(k->in[1]);
-    int64_t h = k->in[1].begin + row % length(k->in[1]);
-    if (!lands(k, 0, d, t[0]) || !lands(k, 1, h, t[1])) continue;
-    int64_t to = uc_layout_row(l, target(k, 0, d, t[0]), target(k, 1, h, t[1]), residue) + shift;
+  for (pair p = find_pair(k, k->begin); p.at < k->end; next_pair(k, &p)) {
+    if (!lands(t, &p)) continue;
+    int64_t to = at + p.d * l->plane + p.h * l->row;
     for (int64_t n = 0; n < k->to->samples; n++) {
-      int64_t at = row * per_row + n * width - k->in[2].begin; /* the position of w = 0 */
-      int64_t first = uc_max(w.begin, k->begin - at), end = uc_min(w.end, k->end - at);
-      if (first < end)
-        span[count++] =
-            (uc_span){to + n * k->to->sample_pitch + first, at + first - k->begin, end - first};
+      int64_t from = p.at + n * width - k->in[2].begin; /* the position of w = 0 */
+      int64_t first = uc_max(w.begin, k->begin - from), end = uc_min(w.end, k->end - from);
+      add_span(&all, to + n * k->to->sample_pitch + first, from + first - k->begin,
+               uc_max(0, end - first));
     }
   }
-  return count;
+  return all.count;
 }
 
-/* The part of the run from `from` on, of rows that follow each other, whose products with some of the kernel elements
-   [first, first - taps) are needed; empty: none is left. */
-static uc_range needed(const work *k, int64_t first, int64_t taps, int64_t from) {
-  int64_t per_row = row_positions(k);
+/* The part of the run from `from` on whose products with some of the taps are needed: pairs that follow each other; empty:
+   none is left. */
+static uc_range needed(const work *k, const tap *taps, int64_t count, int64_t from) {
   uc_range found = {k->end, k->end};
-  for (int64_t row = from / per_row; row * per_row < k->end; row++) {
-    int64_t d = k->in[0].begin + row / length(k->in[1]);
-    int64_t h = k->in[1].begin + row % length(k->in[1]);
+  if (from >= k->end) return found;
+  for (pair p = find_pair(k, from); p.at < k->end; next_pair(k, &p)) {
     bool any = false;
-    for (int64_t i = 0; i < taps && !any; i++) {
-      int64_t t[UC_AXES];
-      kernel_element(k, first - i, t);
-      any = lands(k, 0, d, t[0]) && lands(k, 1, h, t[1]);
-    }
-    if (any && found.begin == k->end) found.begin = uc_max(from, row * per_row);
-    if (!any && found.begin < k->end) return (uc_range){found.begin, row * per_row};
+    for (int64_t i = 0; i < count && !any; i++) any = lands(&taps[i], &p);
+    if (any && found.begin == k->end) found.begin = uc_max(from, p.at);
+    if (!any && found.begin < k->end) return (uc_range){found.begin, p.at};
   }
   return found;
 }
@@ -198,28 +240,29 @@ static void multiply(const work *k, const uc_range *parts, int64_t count, int mc
 }
 
 /* Kernel elements first, first - 1, ... for all blocks. */
-static void run_taps(const work *k, int64_t first, int64_t taps, const float *weight) {
+static void run_taps(const work *k, int64_t first, int64_t count, const float *weight) {
   const uc_run *run = k->tile->run;
   const uc_engine *e = run->engine;
   uc_range parts[UC_RUN];
-  int64_t count = 0, spans[UC_MAX_MC];
-  for (uc_range p = needed(k, first, taps, k->begin); p.begin < p.end;
-       p = needed(k, first, taps, p.end))
-    parts[count++] = p;
-  if (count == 0) return;
+  tap taps[UC_MAX_MC];
+  int64_t part_count = 0, span_count[UC_MAX_MC];
   uc_span *span = (uc_span *)(void *)(k->tile->scratch + run->tiling.pieces_at);
-  for (int64_t i = 0; i < taps; i++) {
-    int64_t t[UC_AXES];
-    kernel_element(k, first - i, t);
-    spans[i] = find_spans(k, t, span + i * UC_RUN);
+  for (int64_t i = 0; i < count; i++) {
+    taps[i] = find_tap(k, first - i);
+    span_count[i] = find_spans(k, &taps[i], span + i * UC_RUN);
   }
+  for (uc_range p = needed(k, taps, count, k->begin); p.begin < p.end;
+       p = needed(k, taps, count, p.end))
+    parts[part_count++] = p;
+  if (part_count == 0) return;
   for (int64_t b = k->b0; b < k->b1; b++) {
     const uc_block *block = &e->block[b];
     int64_t local = block->channel - block->group * e->group_out;
-    multiply(k, parts, count, (int)taps * block->mc, weight + local * taps * (k->e1 - k->e0));
+    multiply(k, parts, part_count, (int)count * block->mc,
+             weight + local * count * (k->e1 - k->e0));
     float *dst = k->to->data + (block->channel - k->to->channel) * k->to->layout->channel;
-    for (int64_t i = 0; i < taps; i++)
-      e->isa->add_spans(dst, k->products + i * block->mc * PITCH, span + i * UC_RUN, spans[i],
+    for (int64_t i = 0; i < count; i++)
+      e->isa->add_spans(dst, k->products + i * block->mc * PITCH, span + i * UC_RUN, span_count[i],
                         block->mc, k->to->layout->channel, PITCH);
   }
 }
@@ -262,6 +305,7 @@ void uc_product_sums(const uc_tile *tile, const uc_sums *to, int64_t b0, int64_t
   k.x = tile->scratch + run->tiling.panel_at;
   k.products = k.x + e->chunk * PITCH + UC_PAD;
   find_inputs(&k);
+  find_landings(&k);
   for (int64_t b = b0; b < b1;) {
     k.b0 = b;
     while (b < b1 && e->block[b].group == e->block[k.b0].group) b++;
