@@ -309,11 +309,12 @@ static bool takes_whole(chooser *c, int64_t channels) {
   return false;
 }
 
-/* cpu-products: runs are full, and rows that lack the same taps are a few vectors. */
+/* cpu-products: runs are full, and rows that lack the same taps (there are none where outputs have one tap) are whole
+   vectors. */
 static bool many_samples(const chooser *c) {
   const uc_tiling *t = c->t;
-  return c->e->products && t->samples * t->x_size[2] >= 4 * UC_PAD &&
-         t->samples * t->positions >= UC_RUN;
+  return c->e->products && t->samples * t->positions >= UC_RUN &&
+         (t->samples * t->x_size[2] >= UC_PAD || c->e->max_taps == 1);
 }
 
 /* Tiles of panels: first as many positions, then as many samples, and at last as many channels as the sums' memory
@@ -340,7 +341,7 @@ static bool choose_panels(chooser *c) {
   c->tasks = tasks;
   enlarge(c, 1);
   enlarge(c, 0);
-  while (tile_count(t) == 1 && t->samples < c->batch && !many_samples(c)) {
+  while ((c->e->products || tile_count(t) == 1) && t->samples < c->batch && !many_samples(c)) {
     t->samples *= 2;
     if (suits(c)) continue;
     t->samples /= 2;
