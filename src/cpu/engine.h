@@ -57,9 +57,9 @@ typedef struct uc_engine {
   double stream_bytes; /* a y larger than this is stored past the caches */
   uc_lowered *lowered;
   uc_program program;
-  bool panels; /* candidates cpu-panels and cpu-products: sums of several samples at once */
+  bool panels;   /* candidates cpu-panels and cpu-products: sums of several samples at once */
   bool products; /* candidate cpu-products */
-  bool scalar; /* candidate cpu-direct: one element at a time, borders skipped */
+  bool scalar;   /* candidate cpu-direct: one element at a time, borders skipped */
   uc_axis_table table[UC_AXES];
   int64_t kernel_size; /* K0 * K1 * K2 */
   int64_t group_in, group_out;
@@ -67,7 +67,7 @@ typedef struct uc_engine {
       chunk; /* input channels per chunk: a property of the problem, so that sums keep their order */
   int64_t block_count;
   uc_block *block;
-  int64_t max_taps; /* of one phase */
+  int64_t max_taps;  /* of one phase */
   int64_t tap_group; /* kernel elements whose products are computed together (product.c) */
   /* the packed buffer, in floats */
   int64_t weight_at, bias_at, packed_floats;

@@ -12,21 +12,21 @@
 #include "engine.h"
 
 enum {
-  BUDGET = 40 * 1024,   /* floats of scratch that a tile should stay within */
-  CHANNEL_PIECE = 512,  /* positions that a channel operator takes at once */
-  TASKS_PER_THREAD = 4, /* so that threads finish together */
-  REDUCTION_TASKS = 16, /* per sample */
-  START_COST = 60,      /* of a run of positions, in multiply-adds of vectors */
-  FIRST_WIDTH = 512,    /* positions along W that are never worth splitting further */
-  SUMS = 128 * 1024,    /* floats of sums that a tile of panels should stay within */
+  BUDGET = 40 * 1024,        /* floats of scratch that a tile should stay within */
+  CHANNEL_PIECE = 512,       /* positions that a channel operator takes at once */
+  TASKS_PER_THREAD = 4,      /* so that threads finish together */
+  REDUCTION_TASKS = 16,      /* per sample */
+  START_COST = 60,           /* of a run of positions, in multiply-adds of vectors */
+  FIRST_WIDTH = 512,         /* positions along W that are never worth splitting further */
+  SUMS = 128 * 1024,         /* floats of sums that a tile of panels should stay within */
   PRODUCT_SUMS = 256 * 1024, /* the same of cpu-products, which adds to them less often */
-  PANEL = 48 * 1024,    /* floats of a panel, about */
-  PANEL_TAPS = 32,      /* and at most so many taps */
-  PART = 128,           /* output channels that make gathering cheap */
-  LEAST_PART = 64,      /* and those for which it is cheap enough, where tasks are few */
-  PRODUCT_PART = 32,    /* the same of cpu-products, which gathers once for all taps */
+  PANEL = 48 * 1024,         /* floats of a panel, about */
+  PANEL_TAPS = 32,           /* and at most so many taps */
+  PART = 128,                /* output channels that make gathering cheap */
+  LEAST_PART = 64,           /* and those for which it is cheap enough, where tasks are few */
+  PRODUCT_PART = 32,         /* the same of cpu-products, which gathers once for all taps */
   LEAST_PRODUCT_PART = 8,
-  DEEP = 64             /* products of an output from which on its sums may leave the registers */
+  DEEP = 64 /* products of an output from which on its sums may leave the registers */
 };
 
 static int64_t padded(int64_t n) { return (n + UC_PAD - 1) / UC_PAD * UC_PAD; }

@@ -127,7 +127,8 @@ static void find_landings(const work *k) {
   for (int a = UC_AXES - 1; a >= 0; a--) {
     const uc_axis *axis = &k->tile->run->engine->lowered->conv.axis[a];
     for (int64_t t = 0; t < axis->kernel; t++) {
-      int64_t first = t * axis->dilation - axis->pad_begin - l->box.begin[a]; /* output of input 0 */
+      int64_t first =
+          t * axis->dilation - axis->pad_begin - l->box.begin[a]; /* output of input 0 */
       int64_t residue = uc_mod(first, l->split[a]), shift = uc_floor_div(first, l->split[a]);
       int64_t positions = uc_max(0, uc_layout_positions(l, a, residue));
       uc_range in = {uc_max(k->in[a].begin, -shift), uc_min(k->in[a].end, positions - shift)};
@@ -270,9 +271,9 @@ static void run_taps(const work *k, int64_t first, int64_t count, const float *w
 static void run_positions(const work *k) {
   const uc_engine *e = k->tile->run->engine;
   gather(k);
-  const float *weight = k->tile->run->packed + e->weight_at +
-                        e->group_out * e->kernel_size *
-                            (e->block[k->b0].group * e->group_in + k->e0);
+  const float *weight =
+      k->tile->run->packed + e->weight_at +
+      e->group_out * e->kernel_size * (e->block[k->b0].group * e->group_in + k->e0);
   for (int64_t i = 0; i < e->kernel_size; i += e->tap_group) {
     int64_t taps = uc_min(e->tap_group, e->kernel_size - i);
     run_taps(k, e->kernel_size - 1 - i, taps, weight);
