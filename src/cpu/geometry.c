@@ -12,7 +12,7 @@
 #include "engine.h"
 
 enum {
-  BUDGET = 40 * 1024,        /* floats of scratch that a tile should stay within */
+  BUDGET = 64 * 1024,        /* floats of scratch that a tile should stay within */
   CHANNEL_PIECE = 512,       /* positions that a channel operator takes at once */
   TASKS_PER_THREAD = 4,      /* so that threads finish together */
   REDUCTION_TASKS = 16,      /* per sample */

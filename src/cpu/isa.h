@@ -76,11 +76,15 @@ typedef struct uc_isa {
 
   void (*elementwise)(const uc_elementwise *e);
 
-  /* dst[i] = max(dst[i], src[i * stride]), NaN of either kept, i < n. dst padded; src read only at the n elements when
-     stride != 1, padded when stride is 1. Likewise min, and add. */
-  void (*accumulate_max)(float *dst, const float *src, int64_t stride, int64_t n);
-  void (*accumulate_min)(float *dst, const float *src, int64_t stride, int64_t n);
-  void (*accumulate_add)(float *dst, const float *src, int64_t stride, int64_t n);
+  /* dst[i] = the greatest of src[tap[t] + i * stride], t < taps (1 or more), and unless first of dst[i]; NaN is kept; i < n.
+     dst padded; src read only at the n elements of each tap when stride != 1, padded when stride is 1. Likewise the least,
+     and the sum. */
+  void (*accumulate_max)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                         int64_t stride, int64_t n, bool first);
+  void (*accumulate_min)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                         int64_t stride, int64_t n, bool first);
+  void (*accumulate_add)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                         int64_t stride, int64_t n, bool first);
 
   /* Over channels: kind is SOFTMAX, LOG_SOFTMAX, LOGSUMEXP, SUM, MEAN, MAX or MIN. Channel c of position i is
      src[c * src_stride + i]; dst likewise (one channel for the reductions). All rows padded. scratch: 2 * (n rounded up

@@ -11,9 +11,12 @@ void uc_name(conv)(const uc_conv_block *block);
 
 void uc_name(elementwise)(const uc_elementwise *e);
 
-void uc_name(accumulate_max)(float *dst, const float *src, int64_t stride, int64_t n);
-void uc_name(accumulate_min)(float *dst, const float *src, int64_t stride, int64_t n);
-void uc_name(accumulate_add)(float *dst, const float *src, int64_t stride, int64_t n);
+void uc_name(accumulate_max)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                             int64_t stride, int64_t n, bool first);
+void uc_name(accumulate_min)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                             int64_t stride, int64_t n, bool first);
+void uc_name(accumulate_add)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                             int64_t stride, int64_t n, bool first);
 double uc_name(row_sum)(const float *src, int64_t n);
 float uc_name(row_max)(const float *src, int64_t n);
 float uc_name(row_min)(const float *src, int64_t n);
