@@ -8,6 +8,7 @@
 #include "../checked.h"
 #include "../status.h"
 #include "engine.h"
+#include "residue.h"
 
 static const uint64_t PACKED_MAGIC = 0x75636b6370310002u;
 
@@ -93,61 +94,79 @@ upconv_status uc_engine_plan_weights(uc_engine *e) {
 typedef struct packer {
   const uc_engine *engine;
   const double *weight;
-  float *out;
+  float *packed;
   bool finite;
 } packer;
 
-/* The weights of one block, chunk and tap: k is the tap's flat kernel index. */
-static void pack_tap(packer *pk, const uc_block *b, int64_t e0, int64_t e1, int64_t k) {
+/* mc weights of a block, of input channel c of the group and of kernel element k, which is a flat index. Channel by channel
+   and block by block, weights are read in the order in which they lie; what is written is a few streams. */
+static void pack_weights(packer *pk, const uc_block *b, int64_t c, int64_t k, float *to) {
   const uc_engine *e = pk->engine;
-  int64_t in0 = b->group * e->group_in, out0 = b->channel - b->group * e->group_out;
-  for (int64_t c = e0; c < e1; c++)
-    for (int m = 0; m < b->mc; m++) {
-      float w = (float)pk->weight[((in0 + c) * e->group_out + out0 + m) * e->kernel_size + k];
-      pk->finite = pk->finite && isfinite(w);
-      *pk->out++ = w;
-    }
+  int64_t in = b->group * e->group_in + c, out = b->channel - b->group * e->group_out;
+  const double *from = pk->weight + (in * e->group_out + out) * e->kernel_size + k;
+  for (int m = 0; m < b->mc; m++) {
+    to[m] = (float)from[m * e->kernel_size];
+    pk->finite = pk->finite && isfinite(to[m]);
+  }
 }
 
+/* The weights of one block, chunk and phase. */
 static void pack_phase(packer *pk, const uc_block *b, int64_t e0, int64_t e1,
-                       const uc_phase *phase[UC_AXES]) {
+                       const uc_residue r[UC_AXES]) {
   const uc_axis *axis = pk->engine->lowered->conv.axis;
-  for (int64_t td = 0; td < phase[0]->count; td++)
-    for (int64_t th = 0; th < phase[1]->count; th++)
-      for (int64_t tw = 0; tw < phase[2]->count; tw++) {
-        int64_t kd = phase[0]->first + td * phase[0]->step,
-                kh = phase[1]->first + th * phase[1]->step;
-        int64_t kw = phase[2]->first + tw * phase[2]->step;
-        pack_tap(pk, b, e0, e1, (kd * axis[1].kernel + kh) * axis[2].kernel + kw);
+  float *to = pk->packed + (uc_phase_weights(pk->engine, pk->packed, b, r, e0, e1) - pk->packed);
+  for (int64_t c = e0; c < e1; c++) {
+    float *tap = to + (c - e0) * b->mc;
+    for (int64_t d = 0; d < r[0].phase->count; d++)
+      for (int64_t h = 0; h < r[1].phase->count; h++)
+        for (int64_t w = 0; w < r[2].phase->count; w++, tap += (e1 - e0) * b->mc) {
+          int64_t kd = r[0].phase->first + d * r[0].phase->step;
+          int64_t kh = r[1].phase->first + h * r[1].phase->step;
+          int64_t kw = r[2].phase->first + w * r[2].phase->step;
+          pack_weights(pk, b, c, (kd * axis[1].kernel + kh) * axis[2].kernel + kw, tap);
+        }
+  }
+}
+
+static void pack_phases(packer *pk, const uc_block *b, int64_t e0, int64_t e1) {
+  const uc_axis_table *table = pk->engine->table;
+  for (int64_t d = 0; d < table[0].stride; d++)
+    for (int64_t h = 0; h < table[1].stride; h++)
+      for (int64_t w = 0; w < table[2].stride; w++) {
+        uc_residue r[UC_AXES] = {{.phase = &table[0].phase[d], .phi = d},
+                                 {.phase = &table[1].phase[h], .phi = h},
+                                 {.phase = &table[2].phase[w], .phi = w}};
+        pack_phase(pk, b, e0, e1, r);
       }
 }
 
 /* As product.c walks. */
-static void pack_products(packer *pk, const uc_block *first, const uc_block *end) {
+static void pack_products(packer *pk, const uc_block *b, int64_t e0, int64_t e1) {
   const uc_engine *e = pk->engine;
-  for (int64_t e0 = 0; e0 < e->group_in; e0 += e->chunk)
-    for (int64_t i = 0; i < e->kernel_size; i += e->tap_group)
-      for (const uc_block *b = first; b < end; b++)
-        for (int64_t c = e0; c < uc_min(e0 + e->chunk, e->group_in); c++)
-          for (int64_t j = i; j < uc_min(i + e->tap_group, e->kernel_size); j++)
-            pack_tap(pk, b, c, c + 1, e->kernel_size - 1 - j);
+  int64_t out = b->channel - b->group * e->group_out;
+  float *chunk = pk->packed + e->weight_at +
+                 e->group_out * e->kernel_size * (b->group * e->group_in + e0);
+  for (int64_t c = e0; c < e1; c++) {
+    float *group = chunk;
+    for (int64_t i = 0; i < e->kernel_size; i += e->tap_group) {
+      int64_t taps = uc_min(e->tap_group, e->kernel_size - i);
+      float *to = group + (out * (e1 - e0) + (c - e0) * b->mc) * taps;
+      for (int64_t j = 0; j < taps; j++)
+        pack_weights(pk, b, c, e->kernel_size - 1 - i - j, to + j * b->mc);
+      group += taps * e->group_out * (e1 - e0);
+    }
+  }
 }
 
-static void pack_group(packer *pk, const uc_block *first, const uc_block *end) {
+static void pack_block(packer *pk, const uc_block *b) {
   const uc_engine *e = pk->engine;
-  if (e->products) {
-    pack_products(pk, first, end);
-    return;
+  for (int64_t e0 = 0; e0 < e->group_in; e0 += e->chunk) {
+    int64_t e1 = uc_min(e0 + e->chunk, e->group_in);
+    if (e->products)
+      pack_products(pk, b, e0, e1);
+    else
+      pack_phases(pk, b, e0, e1);
   }
-  for (int64_t e0 = 0; e0 < e->group_in; e0 += e->chunk)
-    for (int64_t d = 0; d < e->table[0].stride; d++)
-      for (int64_t h = 0; h < e->table[1].stride; h++)
-        for (int64_t w = 0; w < e->table[2].stride; w++) {
-          const uc_phase *phase[UC_AXES] = {&e->table[0].phase[d], &e->table[1].phase[h],
-                                            &e->table[2].phase[w]};
-          for (const uc_block *b = first; b < end; b++)
-            pack_phase(pk, b, e0, uc_min(e0 + e->chunk, e->group_in), phase);
-        }
 }
 
 upconv_status uc_engine_pack(const uc_engine *e, const upconv_parameters *parameters,
@@ -156,10 +175,8 @@ upconv_status uc_engine_pack(const uc_engine *e, const upconv_parameters *parame
   upconv_status status = uc_fold_parameters(e->lowered, parameters, &folded);
   if (status != UPCONV_OK) return status;
   float *out = packed;
-  packer pk = {e, folded.weight, out + e->weight_at, true};
-  int64_t per_group = e->block_count / e->lowered->conv.groups;
-  for (int64_t i = 0; i < e->block_count; i += per_group)
-    pack_group(&pk, &e->block[i], &e->block[i + per_group]);
+  packer pk = {e, folded.weight, out, true};
+  for (int64_t i = 0; i < e->block_count; i++) pack_block(&pk, &e->block[i]);
   /* + 0: from -0 a sum of border zeros would be -0 or 0, depending on how many of them a tile leaves out */
   for (int64_t c = 0; c < e->lowered->conv.out_channels; c++)
     out[e->bias_at + c] = (float)folded.bias[c] + 0.0F;
