@@ -91,9 +91,11 @@ upconv_status uc_engine_plan_weights(uc_engine *e) {
 
 /* ---- pack time ---- */
 
+/* A chunk [e0, e1) of a group's input channels; of these, the weights of [c0, c1) are at hand. */
 typedef struct packer {
   const uc_engine *engine;
-  const double *weight;
+  int64_t e0, e1, c0, c1;
+  double *weight;
   float *packed;
   bool finite;
 } packer;
@@ -102,24 +104,23 @@ typedef struct packer {
    and block by block, weights are read in the order in which they lie; what is written is a few streams. */
 static void pack_weights(packer *pk, const uc_block *b, int64_t c, int64_t k, float *to) {
   const uc_engine *e = pk->engine;
-  int64_t in = b->group * e->group_in + c, out = b->channel - b->group * e->group_out;
-  const double *from = pk->weight + (in * e->group_out + out) * e->kernel_size + k;
+  int64_t out = b->channel - b->group * e->group_out;
+  const double *from = pk->weight + ((c - pk->c0) * e->group_out + out) * e->kernel_size + k;
   for (int m = 0; m < b->mc; m++) {
     to[m] = (float)from[m * e->kernel_size];
     pk->finite = pk->finite && isfinite(to[m]);
   }
 }
 
-/* The weights of one block, chunk and phase. */
-static void pack_phase(packer *pk, const uc_block *b, int64_t e0, int64_t e1,
-                       const uc_residue r[UC_AXES]) {
+/* The weights of one block and phase. */
+static void pack_phase(packer *pk, const uc_block *b, const uc_residue r[UC_AXES]) {
   const uc_axis *axis = pk->engine->lowered->conv.axis;
-  float *to = pk->packed + (uc_phase_weights(pk->engine, pk->packed, b, r, e0, e1) - pk->packed);
-  for (int64_t c = e0; c < e1; c++) {
-    float *tap = to + (c - e0) * b->mc;
+  float *to = pk->packed + uc_phase_weights_at(pk->engine, b, r, pk->e0, pk->e1);
+  for (int64_t c = pk->c0; c < pk->c1; c++) {
+    float *tap = to + (c - pk->e0) * b->mc;
     for (int64_t d = 0; d < r[0].phase->count; d++)
       for (int64_t h = 0; h < r[1].phase->count; h++)
-        for (int64_t w = 0; w < r[2].phase->count; w++, tap += (e1 - e0) * b->mc) {
+        for (int64_t w = 0; w < r[2].phase->count; w++, tap += (pk->e1 - pk->e0) * b->mc) {
           int64_t kd = r[0].phase->first + d * r[0].phase->step;
           int64_t kh = r[1].phase->first + h * r[1].phase->step;
           int64_t kw = r[2].phase->first + w * r[2].phase->step;
@@ -128,7 +129,7 @@ static void pack_phase(packer *pk, const uc_block *b, int64_t e0, int64_t e1,
   }
 }
 
-static void pack_phases(packer *pk, const uc_block *b, int64_t e0, int64_t e1) {
+static void pack_phases(packer *pk, const uc_block *b) {
   const uc_axis_table *table = pk->engine->table;
   for (int64_t d = 0; d < table[0].stride; d++)
     for (int64_t h = 0; h < table[1].stride; h++)
@@ -136,47 +137,72 @@ static void pack_phases(packer *pk, const uc_block *b, int64_t e0, int64_t e1) {
         uc_residue r[UC_AXES] = {{.phase = &table[0].phase[d], .phi = d},
                                  {.phase = &table[1].phase[h], .phi = h},
                                  {.phase = &table[2].phase[w], .phi = w}};
-        pack_phase(pk, b, e0, e1, r);
+        pack_phase(pk, b, r);
       }
 }
 
 /* As product.c walks. */
-static void pack_products(packer *pk, const uc_block *b, int64_t e0, int64_t e1) {
+static void pack_products(packer *pk, const uc_block *b) {
   const uc_engine *e = pk->engine;
-  int64_t out = b->channel - b->group * e->group_out;
-  float *chunk = pk->packed + e->weight_at +
-                 e->group_out * e->kernel_size * (b->group * e->group_in + e0);
-  for (int64_t c = e0; c < e1; c++) {
-    float *group = chunk;
+  int64_t out = b->channel - b->group * e->group_out, channels = pk->e1 - pk->e0;
+  float *chunk =
+      pk->packed + e->weight_at + e->group_out * e->kernel_size * (b->group * e->group_in + pk->e0);
+  for (int64_t c = pk->c0; c < pk->c1; c++) {
+    float *elements = chunk;
     for (int64_t i = 0; i < e->kernel_size; i += e->tap_group) {
       int64_t taps = uc_min(e->tap_group, e->kernel_size - i);
-      float *to = group + (out * (e1 - e0) + (c - e0) * b->mc) * taps;
+      float *to = elements + (out * channels + (c - pk->e0) * b->mc) * taps;
       for (int64_t j = 0; j < taps; j++)
         pack_weights(pk, b, c, e->kernel_size - 1 - i - j, to + j * b->mc);
-      group += taps * e->group_out * (e1 - e0);
+      elements += taps * e->group_out * channels;
     }
   }
 }
 
-static void pack_block(packer *pk, const uc_block *b) {
+/* Some channels of a chunk, for all blocks of group g. */
+static upconv_status pack_channels(packer *pk, const uc_folded *folded, int64_t g) {
   const uc_engine *e = pk->engine;
-  for (int64_t e0 = 0; e0 < e->group_in; e0 += e->chunk) {
-    int64_t e1 = uc_min(e0 + e->chunk, e->group_in);
+  upconv_status status =
+      uc_fold_weights(e->lowered, folded, g * e->group_in + pk->c0, pk->c1 - pk->c0, &pk->weight);
+  if (status != UPCONV_OK) return status;
+  int64_t per_group = e->block_count / e->lowered->conv.groups;
+  for (const uc_block *b = &e->block[g * per_group]; b < &e->block[(g + 1) * per_group]; b++)
     if (e->products)
-      pack_products(pk, b, e0, e1);
+      pack_products(pk, b);
     else
-      pack_phases(pk, b, e0, e1);
+      pack_phases(pk, b);
+  free(pk->weight);
+  return UPCONV_OK;
+}
+
+static upconv_status pack_group(packer *pk, const uc_folded *folded, int64_t g) {
+  enum { AT_ONCE = 8192 }; /* weights: few enough for memory that is at hand */
+  const uc_engine *e = pk->engine;
+  int64_t channels = uc_max(1, AT_ONCE / uc_max(1, e->group_out * e->kernel_size));
+  for (pk->e0 = 0; pk->e0 < e->group_in; pk->e0 = pk->e1) {
+    pk->e1 = uc_min(pk->e0 + e->chunk, e->group_in);
+    for (pk->c0 = pk->e0; pk->c0 < pk->e1; pk->c0 = pk->c1) {
+      pk->c1 = uc_min(pk->c0 + channels, pk->e1);
+      upconv_status status = pack_channels(pk, folded, g);
+      if (status != UPCONV_OK) return status;
+    }
   }
+  return UPCONV_OK;
 }
 
 upconv_status uc_engine_pack(const uc_engine *e, const upconv_parameters *parameters,
                              void *packed) {
   uc_folded folded;
-  upconv_status status = uc_fold_parameters(e->lowered, parameters, &folded);
+  upconv_status status = uc_fold_all_but_weights(e->lowered, parameters, &folded);
   if (status != UPCONV_OK) return status;
   float *out = packed;
-  packer pk = {e, folded.weight, out, true};
-  for (int64_t i = 0; i < e->block_count; i++) pack_block(&pk, &e->block[i]);
+  packer pk = {.engine = e, .packed = out, .finite = true};
+  for (int64_t g = 0; g < e->lowered->conv.groups && status == UPCONV_OK; g++)
+    status = pack_group(&pk, &folded, g);
+  if (status != UPCONV_OK) {
+    uc_folded_free(&folded);
+    return status;
+  }
   /* + 0: from -0 a sum of border zeros would be -0 or 0, depending on how many of them a tile leaves out */
   for (int64_t c = 0; c < e->lowered->conv.out_channels; c++)
     out[e->bias_at + c] = (float)folded.bias[c] + 0.0F;
