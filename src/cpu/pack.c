@@ -106,10 +106,12 @@ static void pack_weights(packer *pk, const uc_block *b, int64_t c, int64_t k, fl
   const uc_engine *e = pk->engine;
   int64_t out = b->channel - b->group * e->group_out;
   const double *from = pk->weight + ((c - pk->c0) * e->group_out + out) * e->kernel_size + k;
+  float zeros = 0; /* NaN once a weight is not finite */
   for (int m = 0; m < b->mc; m++) {
     to[m] = (float)from[m * e->kernel_size];
-    pk->finite = pk->finite && isfinite(to[m]);
+    zeros += 0.0F * to[m];
   }
+  if (isnan(zeros)) pk->finite = false;
 }
 
 /* The weights of one block and phase. */
