@@ -46,7 +46,7 @@ enum {
   UC_FLAT_CHUNK =
       16, /* where one block is all of a group's output channels: inputs that a tap has read are still in the
                          first-level cache when the next one reads them */
-  UC_RUN = 192, /* positions whose products are computed together (product.c) */
+  UC_RUN = 256, /* positions whose products are computed together (product.c) */
   UC_PRODUCT_CHUNK = 256,
   UC_PANEL = 48 /* positions of a panel: what every instruction set's registers divide */
 };
