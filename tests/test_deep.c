@@ -4,7 +4,7 @@
  * groups of samples, parts of the output channels. Every candidate with every instruction set, for 1, 2, 3 and 7 threads,
  * against the oracle and against each other, bit by bit.
  */
-// labels: parallel
+// labels: parallel valgrind
 // timeout: 300
 
 #include <stdio.h>
