@@ -15,6 +15,7 @@ enum { REGISTERS = 16, MAX_M = 4, MAX_V = 8 };
 
 /* Channels [m0, m0 + M) and vectors of positions [at, at + V * VL); M and V are constants at every call. */
 UC_INLINE void block(const uc_conv_block *b, int64_t at, int m0, const int M, const int V) {
+  const int64_t stride = b->x_stride, channels = b->channels, mc = b->mc;
   vf acc[MAX_M][MAX_V];
   UC_UNROLL
   for (int m = 0; m < M; m++) {
@@ -25,8 +26,8 @@ UC_INLINE void block(const uc_conv_block *b, int64_t at, int m0, const int M, co
   }
   for (int64_t t = 0; t < b->taps; t++) {
     const float *x = b->x + b->offset[t] + at;
-    const float *w = b->weight + b->weight_row[t] * b->mc + m0;
-    for (int64_t e = 0; e < b->channels; e++) {
+    const float *w = b->weight + b->weight_row[t] * mc + m0;
+    for (int64_t e = 0; e < channels; e++) {
       vf xv[MAX_V];
       UC_UNROLL
       for (int v = 0; v < V; v++) {
@@ -39,8 +40,8 @@ UC_INLINE void block(const uc_conv_block *b, int64_t at, int m0, const int M, co
         UC_UNROLL
         for (int v = 0; v < V; v++) acc[m][v] += wm * xv[v];
       }
-      x += b->x_stride;
-      w += b->mc;
+      x += stride;
+      w += mc;
     }
   }
   UC_UNROLL
