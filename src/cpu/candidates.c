@@ -56,7 +56,7 @@ static sizes sizes_of(const uc_lowered *lowered) {
   return z;
 }
 
-/* Time were everything multiply-adds. The factors below are fits to 60 problems, each measured with all three candidates
+/* Time were everything multiply-adds. The factors below are fits to 60 problems, each measured with these three candidates
    on one thread; see docs/DECISIONS.md. */
 static double plain_cost(const upconv_context *context, const uc_lowered *lowered) {
   return macs(lowered) /
@@ -82,7 +82,7 @@ static double panels_cost(const upconv_context *context, const uc_lowered *lower
 /* Each product written and added where it belongs is worth it for many input channels. */
 static double products_cost(const upconv_context *context, const uc_lowered *lowered) {
   sizes z = sizes_of(lowered);
-  return plain_cost(context, lowered) * (0.78 + 0.6 / z.out + 11 / z.in + 20 / z.products);
+  return plain_cost(context, lowered) * (0.78 + 0.6 / z.out + 13 / z.in + 20 / z.products);
 }
 
 static double direct_cost(const upconv_context *context, const uc_lowered *lowered) {
