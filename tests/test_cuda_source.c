@@ -257,9 +257,10 @@ static void teams_and_copies(void) {
 
 static const char *const archs[] = {"cuda:sm_75", "cuda:sm_80", "cuda:sm_86", "cuda:sm_90a",
                                     "cuda:sm_100"};
-static const char *const candidates[] = {"cuda-ffma", "cuda-mma", "cuda-depthwise", "cuda-flat"};
+static const char *const candidates[] = {"cuda-ffma", "cuda-mma", "cuda-gemm", "cuda-depthwise",
+                                         "cuda-flat"};
 
-enum { MOST_SOURCES = 2048 };
+enum { MOST_SOURCES = 4096 };
 
 /* FNV-1a */
 static uint64_t hash_of(const char *text) {
@@ -300,12 +301,24 @@ static void check_source(const upconv_plan *plan, uint64_t *hash) {
   CHECK_FREE(source);
 }
 
+/* What says that a candidate applies, in COVERING_...; 0: it always does. */
+static int flag_of(const char *candidate) {
+  static const struct {
+    const char *candidate;
+    int flag;
+  } flags[] = {{"cuda-mma", COVERING_MMA},
+               {"cuda-gemm", COVERING_GEMM},
+               {"cuda-depthwise", COVERING_DEPTHWISE},
+               {"cuda-flat", COVERING_FLAT}};
+  for (size_t i = 0; i < CHECK_COUNT(flags); i++)
+    if (strcmp(flags[i].candidate, candidate) == 0) return flags[i].flag;
+  return 0;
+}
+
 static bool applies(const upconv_context *context, const covering_case *c, const char *candidate) {
-  if (strcmp(candidate, "cuda-mma") == 0)
-    return c->expect & COVERING_MMA && context->target->major >= 8;
-  if (strcmp(candidate, "cuda-flat") == 0)
-    return c->expect & COVERING_FLAT && context->target->major >= 8;
-  return strcmp(candidate, "cuda-depthwise") != 0 || c->expect & COVERING_DEPTHWISE;
+  int flag = flag_of(candidate), tensor_cores = COVERING_MMA | COVERING_GEMM | COVERING_FLAT;
+  if (flag & tensor_cores && context->target->major < 8) return false;
+  return flag == 0 || c->expect & flag;
 }
 
 /* One candidate of one case; the hash is that of an earlier time, or 0. */
@@ -316,8 +329,7 @@ static void check_case(upconv_context *context, const covering_case *c, const ch
   CHECK_INT(!refused, applies(context, c, candidate));
   if (!plan) return;
   mark_operators(plan, met);
-  if (ffma)
-    CHECK_INT(passes_of(plan), c->expect & ~(COVERING_MMA | COVERING_DEPTHWISE | COVERING_FLAT));
+  if (ffma) CHECK_INT(passes_of(plan), c->expect & COVERING_PASSES);
   check_source(plan, hash);
   upconv_plan_destroy(plan);
 }
