@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cuda_covering.h"
 
-enum { F = COVERING_FUSED, T = COVERING_TILED, FM = COVERING_FUSED | COVERING_MMA };
-enum { FD = COVERING_FUSED | COVERING_DEPTHWISE };
-enum { FL = COVERING_FUSED | COVERING_FLAT, FML = COVERING_FUSED | COVERING_MMA | COVERING_FLAT };
-enum { FDL = COVERING_FUSED | COVERING_DEPTHWISE | COVERING_FLAT };
+/* F: fused, T: tiled; M, G, D, L: cuda-mma, -gemm, -depthwise and -flat apply. */
+enum { F = COVERING_FUSED, T = COVERING_TILED };
+enum { FL = F | COVERING_FLAT, FML = FL | COVERING_MMA, FMGL = FML | COVERING_GEMM };
+enum { FG = F | COVERING_GEMM, FMG = FG | COVERING_MMA };
+enum { FD = F | COVERING_DEPTHWISE, FDL = FD | COVERING_FLAT };
 enum { LOOPS = COVERING_LOOPS, GLOBAL = COVERING_GLOBAL_WEIGHTS };
 
 /* The cases of a family stand together. */
@@ -17,17 +18,35 @@ const covering_case covering_cases[] = {
     {"geometry", F, "ci3 co4 in6x5x4 k2x3x2 s2x2x1 d1x2x4 p-1x0x3 bias"},
     {"geometry", F, "ci2 co1 in1x1x1 k4"},
 
-    {"tensor cores", FM, "n2 ci16 co32 in5x9x11 k3 s2 p1 op1 bias math=tf32"},
-    {"tensor cores", FM, "n2 ci20 co24 in5x9x11 k2 s2 bias dtype=bf16"},
-    {"tensor cores", FM, "n2 ci9 co12 in33 k4 s2 p1 bias dtype=f16 y=f32"},
-    {"tensor cores", FM, "n2 ci128 co80 in20x20 k4 s2 p1 dtype=f16"},
+    {"tensor cores", FMG, "n2 ci16 co32 in5x9x11 k3 s2 p1 op1 bias math=tf32"},
+    {"tensor cores", FMG, "n2 ci20 co24 in5x9x11 k2 s2 bias dtype=bf16"},
+    {"tensor cores", FMG, "n2 ci9 co12 in33 k4 s2 p1 bias dtype=f16 y=f32"},
+    {"tensor cores", FMG, "n2 ci128 co80 in20x20 k4 s2 p1 dtype=f16"},
     {"tensor cores", FML, "ci4 co4 in12x30 k3 s3x2 d1x2 p1 math=tf32"},
-    {"tensor cores", FM, "n2 ci16 co16 in6x8x16 k3 s2 p1 op1 bias dtype=f16 | relu"},
-    {"tensor cores", FM, "ci5 co8 in8x32 k5 s2 p2 op1 bias math=tf32 | max_pool 2"},
-    {"tensor cores", FM, "ci17 co9 in6x6x6 k3x2x1 s2x4x4 op0x3x3 math=tf32"},
+    {"tensor cores", FMG, "n2 ci16 co16 in6x8x16 k3 s2 p1 op1 bias dtype=f16 | relu"},
+    {"tensor cores", FML, "ci5 co8 in8x32 k5 s2 p2 op1 bias math=tf32 | max_pool 2"},
+    {"tensor cores", FMG, "ci17 co9 in6x6x6 k3x2x1 s2x4x4 op0x3x3 math=tf32"},
 
-    {"groups", FML, "n1 ci32 co32 in5x7x9 k3x5x7 s2 p1x2x3 op1 g4 math=tf32"},
-    {"groups", FM, "n2 ci24 co40 in9x12 k3 s2 g2 dtype=bf16 | relu"},
+    {"many channels", FMG, "n2 ci64 co48 in6x7x5 k2 s2 bias math=tf32 | relu"},
+    {"many channels", FMG, "n2 ci96 co72 in5x6x7 k4 s2 p1 dtype=f16"},
+    {"many channels", FMG, "n2 ci48 co96 g3 in9x10 k3 s2 p1 op1 dtype=bf16 | gelu"},
+    {"many channels", FMG, "ci32 co40 in7x9 k2 s3 bias math=tf32"},
+    {"many channels", FMG, "n3 ci256 co128 in50 k16 s8 p4 dtype=f16 | leaky_relu"},
+    {"many channels", FMG, "ci24 co16 in40 k20 s10 p5 x=f16 math=tf32 xlayout=ndhwc | tanh"},
+    {"many channels", FMG, "ci40 co24 in9x10 k4 s2 p1 math=tf32 | leaky_relu | max_pool 2"},
+    {"many channels", FMG,
+     "ci32 co64 in6x6x6 k3 s2 p1 op1 dtype=f16 | mul @m | extreme_pool 2 dir=@d"},
+    {"many channels", FMG, "n2 ci37 co27 in5x6x7 k3 p1 bias math=tf32 | add #r"},
+    {"many channels", FMG, "ci22 co10 in6x7x5 k3 s2 d3 p2 dtype=bf16 y=f32"},
+    {"many channels", FMG, "n2 ci128 co64 in4x6x8 k4 s2 p1 dtype=f16 layout=ndhwc | relu"},
+    {"many channels", FMG,
+     "ci64 co64 in8x8 k4 s2 p1 dtype=f16 | batch_norm mean=@m var=@v weight=@w bias=@b | relu"},
+    {"many channels", FMG, "n64 ci64 co64 in2x3 k3 s2 p1 op1 dtype=f16"},
+    {"many channels", FMGL, "n2 ci8 co520 in4x5 k3 s2 bias math=tf32"},
+    {"many channels", FG | LOOPS, "n2 ci32 co16 in5x5x5 k5 s5x4x3 w=f16 math=tf32"},
+
+    {"groups", FMGL, "n1 ci32 co32 in5x7x9 k3x5x7 s2 p1x2x3 op1 g4 math=tf32"},
+    {"groups", FMG, "n2 ci24 co40 in9x12 k3 s2 g2 dtype=bf16 | relu"},
     {"groups", F, "ci6 co9 in5x6x7 k4 s2 p1 g3 bias | tanh"},
     {"groups", FD, "n1 ci64 co64 g64 in9x8x7 k4 s2 p1 | tanh | mul @t | mul %0"},
     {"groups", FD, "n2 ci24 co48 g24 in31x17 k3 s2 p1 bias dtype=f16 | leaky_relu"},
@@ -50,15 +69,15 @@ const covering_case covering_cases[] = {
     {"flattened depth", FML,
      "ci4 co32 in8x16x16 k3 s2 p1 op1 bias math=tf32 | leaky_relu 0.2 | mul @m | max_pool 2"},
     {"flattened depth", FML, "n2 ci6 co80 g2 in70 k7 p3 x=f16 math=tf32 layout=ndhwc"},
-    {"flattened depth", FML, "ci8 co12 in9x9x9 k3 s3x1x2 op2x0x1 dtype=f16 | add #r:f16 | tanh"},
+    {"flattened depth", FMGL, "ci8 co12 in9x9x9 k3 s3x1x2 op2x0x1 dtype=f16 | add #r:f16 | tanh"},
     {"flattened depth", FML, "ci2 co9 in7x200 k5x3 s1x4 d1x3 p2 math=tf32 y=bf16 | gelu"},
-    {"flattened depth", FL, "ci5 co40 in6x7 k5 s2 p2 dtype=bf16 | mul @s | sigmoid"},
+    {"flattened depth", FML, "ci5 co40 in6x7 k5 s2 p2 dtype=bf16 | mul @s | sigmoid"},
     {"flattened depth", FML, "ci3 co8 in300 k9 s8 p1 dtype=f16 | tanh | avg_pool 16"},
 
-    {"cell pools", FM,
+    {"cell pools", FMG,
      "n2 ci16 co32 in5x9x11 k3 s2 p1 op1 bias math=tf32 | leaky_relu 0.2 | mul @m | leaky_relu 0.2 "
      "| max_pool 2"},
-    {"cell pools", FML, "ci8 co8 in20x20 k3 s2 dtype=f16 | tanh | mul @m | max_pool 2 ceil"},
+    {"cell pools", FMGL, "ci8 co8 in20x20 k3 s2 dtype=f16 | tanh | mul @m | max_pool 2 ceil"},
     {"cell pools", F, "ci3 co5 in9x10 k4 s2 p1 | sigmoid | avg_pool 4 p1 exclude_pad | exp"},
     {"cell pools", F, "ci3 co5 in9x10 k3 p1 | silu | avg_pool 2x3 ceil div=5"},
     {"cell pools", F, "ci3 co8 in4x5x6 k3 | neg | max_pool 1x2x3 s2x3x3 p0x1x1 | gelu"},
@@ -76,14 +95,14 @@ const covering_case covering_cases[] = {
 
     {"folds", F,
      "n2 ci3 co16 in4x8x9 k3 s2 p1 bias | scale @s[] | avg_pool 2 | add @b | scale @t[]"},
-    {"folds", FM,
+    {"folds", FMG,
      "n2 ci16 co8 in12x12 k4 s2 p1 math=tf32 | batch_norm mean=@m var=@v weight=@w "
      "bias=@b | relu"},
-    {"folds", FML, "ci8 co8 in30 k5 s4 p1 math=tf32 | mul 0.5 | div @q | avg_pool 2 | sub @b"},
+    {"folds", FMGL, "ci8 co8 in30 k5 s4 p1 math=tf32 | mul 0.5 | div @q | avg_pool 2 | sub @b"},
     {"folds", F,
      "ci8 co12 g4 in9x10 k3 s2 bias | mul @s | batch_norm mean=@m var=@v | avg_pool 2 "
      "| sigmoid"},
-    {"folds", FL, "ci8 co8 in9x10 k3 s2 dtype=f16 | mul @s | leaky_relu | mul -2 | relu"},
+    {"folds", FMGL, "ci8 co8 in9x10 k3 s2 dtype=f16 | mul @s | leaky_relu | mul -2 | relu"},
 
     {"operators", F, "ci3 co5 in9 k4 s2 | elu 0.7 | selu | celu 0.5 | softplus 2 10 | softsign"},
     {"operators", F, "ci3 co5 in9x7 k4 s2 | gelu | mul %0 | gelu_tanh | sub %1 | mish | div 3"},
@@ -131,16 +150,16 @@ const covering_case covering_cases[] = {
     {"data types", FL, "ci4 co8 in9x10 k3 s2 x=f16 w=bf16 y=bf16 | softsign"},
     {"data types", T, "ci4 co8 in9x10 k3 s2 x=bf16 y=f16 | softmax"},
 
-    {"layouts", FM, "n2 ci16 co24 in9x10x11 k3 s2 p1 math=tf32 layout=ndhwc | relu | max_pool 2"},
-    {"layouts", FM, "n2 ci16 co16 in9x8 k3 p1 dtype=f16 xlayout=ndhwc | relu"},
+    {"layouts", FMG, "n2 ci16 co24 in9x10x11 k3 s2 p1 math=tf32 layout=ndhwc | relu | max_pool 2"},
+    {"layouts", FMG, "n2 ci16 co16 in9x8 k3 p1 dtype=f16 xlayout=ndhwc | relu"},
     {"layouts", F, "ci5 co3 in30 k4 s2 p1 dtype=bf16 ylayout=ndhwc bias"},
     {"layouts", FD, "ci12 co12 g12 in30x9 k4 s2 p1 layout=ndhwc | hardswish"},
     {"layouts", T, "ci5 co3 in9x10 k4 s2 p1 layout=ndhwc | log_softmax | avg_pool 3 s1 p1"},
 
-    {"extra tensors", FM, "n2 ci20 co24 in5x9x11 k2 s2 bias dtype=bf16 | relu | add #res:bf16"},
+    {"extra tensors", FMG, "n2 ci20 co24 in5x9x11 k2 s2 bias dtype=bf16 | relu | add #res:bf16"},
     {"extra tensors", F,
      "n2 ci4 co6 in9x7 k4 s2 p1 | mul #a[nc] | add #b[hw]:f16 | prelu #c[chw] | div #q[n]"},
-    {"extra tensors", FML,
+    {"extra tensors", FMGL,
      "ci8 co8 in8x8 k2 s2 dtype=f16 | tanh | add #a:f16 | max_pool 2 | mul #b | "
      "gelu"},
     {"extra tensors", T,

@@ -17,6 +17,8 @@ enum {
   COVERING_MMA = 16,           /* tensor cores apply, from sm_80 on */
   COVERING_DEPTHWISE = 32,     /* the depthwise kernel applies */
   COVERING_FLAT = 64,          /* tensor cores with a flattened depth apply, from sm_80 on */
+  COVERING_GEMM = 128,         /* tensor cores for many channels apply, from sm_80 on */
+  COVERING_PASSES = 15,        /* those about the FP32 kernel's passes */
 };
 
 typedef struct covering_case {

@@ -177,13 +177,20 @@ static int count_of(const char *source, const char *part) {
   return count;
 }
 
-static void check_lines(const char *text, const char *candidate, const char *const *lines) {
-  char *source = source_for("cuda:sm_90a", text, candidate);
+static void check_lines_for(const char *device, const char *text, const char *candidate,
+                            const char *const *lines) {
+  char *source = source_for(device, text, candidate);
   if (!source) return;
+  check_context("%s: %s", device, text);
   for (; *lines; lines++) CHECK_MSG(has_line(source, *lines), "no line '%s'", *lines);
   CHECK_INT(count_of(source, "\n// packing for "), 1);
   CHECK_INT(count_of(source, "pack_weights("), 1);
   CHECK_FREE(source);
+  check_context(NULL);
+}
+
+static void check_lines(const char *text, const char *candidate, const char *const *lines) {
+  check_lines_for("cuda:sm_90a", text, candidate, lines);
 }
 
 /* The founding models: what the rules have made of them, and the taps that are left. */
@@ -253,13 +260,75 @@ static void teams_and_copies(void) {
                                     "    if (a.packed[0 + c] < 0) scale = -scale;", NULL});
 }
 
+/* Many channels: where the tensor cores take operands from shared memory, and what of x a block works on. */
+static void many_channels(void) {
+  static const char deep[] = "n8 ci512 co256 in4x4x4 k4 s2 p1 dtype=f16";
+  /* a tile is two whole samples; residues along W are held together, those along D and H are other blocks' */
+  check_lines_for("cuda:sm_90a", deep, "cuda-gemm",
+                  (const char *const[]){
+                      "#define WGMMA 1", "#define WORD_IS_F16 1", "#define CORE_ORDER 1",
+                      "#define SAMPLES 2", "#define TD 4", "#define TH 4", "#define TW 4",
+                      "#define XD 5", "#define XH 5", "#define XW 6", "#define RT 2",
+                      "#define RESIDUE_BLOCKS 4", "#define EC 32", "#define CI_STEPS 32",
+                      "#define SCALES_SUMS 0", "struct __align__(64) Map {",
+                      "__constant__ const int tap_begin[] = {0, 8, 16, 24, 32, 40, 48, 56, 64};",
+                      "__constant__ const int first_delta[][3] = {{-1, -1, -1}, {-1, 0, -1}, {0, "
+                      "-1, -1}, {0, 0, -1}};",
+                      NULL});
+  check_lines_for("cuda:sm_80", deep, "cuda-gemm",
+                  (const char *const[]){"#define WGMMA 0", "#define MOVES_REGISTERS 0",
+                                        "#define SAMPLES 2", "#define RESIDUE_BLOCKS 4",
+                                        "struct Rows {", NULL});
+  check_lines_for("cuda:sm_100", deep, "cuda-gemm", (const char *const[]){"#define WGMMA 0", NULL});
+  /* sums of two teams fill more registers than twelve warps have */
+  check_lines("n8 ci256 co128 in8x8x8 k4 s2 p1 math=tf32", "cuda-gemm",
+              (const char *const[]){"#define THREADS 384", "#define MOVES_REGISTERS 1",
+                                    "#define MIN_BLOCKS 1", "#define X_BUFFERS 2", NULL});
+  /* residues without taps are the bias alone */
+  check_lines("ci32 co40 in7x9 k2 s3 bias math=tf32", "cuda-gemm",
+              (const char *const[]){
+                  "#define RT 3", "#define RESIDUE_BLOCKS 3", "#define X_BUFFERS 1",
+                  "__constant__ const int tap_begin[] = {0, 1, 2, 2, 3, 4, 4, 4, 4, 4};", NULL});
+  /* a pool's cell is held whole */
+  check_lines("ci40 co24 in9x10 k4 s2 p1 math=tf32 | leaky_relu | max_pool 2", "cuda-gemm",
+              (const char *const[]){"#define RT 4", "#define RESIDUE_BLOCKS 1", NULL});
+  check_lines("ci64 co64 in20x20 k3 p1 dtype=f16 layout=ndhwc", "cuda-gemm",
+              (const char *const[]){"#define X_LAST 1", "#define Y_LAST 1", NULL});
+}
+
+/* 16-bit weights stay what they are, and the sums are scaled; float32 words are scaled themselves. */
+static void scaled_sums(void) {
+  static const char *const candidate[] = {"cuda-mma", "cuda-gemm"};
+  static const char tail[] = "| batch_norm mean=@m var=@v weight=@w bias=@b | relu",
+                    head[] = "ci64 co64 in8x8 k4 s2 p1";
+  for (size_t i = 0; i < CHECK_COUNT(candidate); i++) {
+    char text[256];
+    snprintf(text, sizeof text, "%s dtype=f16 %s", head, tail);
+    char *source = source_for("cuda:sm_90a", text, candidate[i]);
+    if (source) {
+      CHECK_INT(count_of(source, "#define SCALES_SUMS 1\n"), 2); /* the kernel, and packing */
+      CHECK_INT(count_of(source, "] = (float)scale;"), 1);
+      CHECK_INT(count_of(source, "const double scale = SCALES_SUMS || o >= CO ? 1 : "), 1);
+    }
+    CHECK_FREE(source);
+    snprintf(text, sizeof text, "%s math=tf32 %s", head, tail);
+    source = source_for("cuda:sm_90a", text, candidate[i]);
+    if (source) {
+      CHECK_INT(count_of(source, "#define SCALES_SUMS 0\n"), 2);
+      CHECK_INT(count_of(source, "] = (float)scale;"), 0);
+    }
+    CHECK_FREE(source);
+  }
+}
+
 /* ---------------------------------------------------------------- the covering set */
 
 static const char *const archs[] = {"cuda:sm_75", "cuda:sm_80", "cuda:sm_86", "cuda:sm_90a",
                                     "cuda:sm_100"};
-static const char *const candidates[] = {"cuda-ffma", "cuda-mma", "cuda-depthwise", "cuda-flat"};
+static const char *const candidates[] = {"cuda-ffma", "cuda-mma", "cuda-gemm", "cuda-depthwise",
+                                         "cuda-flat"};
 
-enum { MOST_SOURCES = 2048 };
+enum { MOST_SOURCES = 4096 };
 
 /* FNV-1a */
 static uint64_t hash_of(const char *text) {
@@ -300,12 +369,24 @@ static void check_source(const upconv_plan *plan, uint64_t *hash) {
   CHECK_FREE(source);
 }
 
+/* What says that a candidate applies, in COVERING_...; 0: it always does. */
+static int flag_of(const char *candidate) {
+  static const struct {
+    const char *candidate;
+    int flag;
+  } flags[] = {{"cuda-mma", COVERING_MMA},
+               {"cuda-gemm", COVERING_GEMM},
+               {"cuda-depthwise", COVERING_DEPTHWISE},
+               {"cuda-flat", COVERING_FLAT}};
+  for (size_t i = 0; i < CHECK_COUNT(flags); i++)
+    if (strcmp(flags[i].candidate, candidate) == 0) return flags[i].flag;
+  return 0;
+}
+
 static bool applies(const upconv_context *context, const covering_case *c, const char *candidate) {
-  if (strcmp(candidate, "cuda-mma") == 0)
-    return c->expect & COVERING_MMA && context->target->major >= 8;
-  if (strcmp(candidate, "cuda-flat") == 0)
-    return c->expect & COVERING_FLAT && context->target->major >= 8;
-  return strcmp(candidate, "cuda-depthwise") != 0 || c->expect & COVERING_DEPTHWISE;
+  int flag = flag_of(candidate), tensor_cores = COVERING_MMA | COVERING_GEMM | COVERING_FLAT;
+  if (flag & tensor_cores && context->target->major < 8) return false;
+  return flag == 0 || c->expect & flag;
 }
 
 /* One candidate of one case; the hash is that of an earlier time, or 0. */
@@ -316,8 +397,7 @@ static void check_case(upconv_context *context, const covering_case *c, const ch
   CHECK_INT(!refused, applies(context, c, candidate));
   if (!plan) return;
   mark_operators(plan, met);
-  if (ffma)
-    CHECK_INT(passes_of(plan), c->expect & ~(COVERING_MMA | COVERING_DEPTHWISE | COVERING_FLAT));
+  if (ffma) CHECK_INT(passes_of(plan), c->expect & COVERING_PASSES);
   check_source(plan, hash);
   upconv_plan_destroy(plan);
 }
@@ -384,6 +464,8 @@ int main(int argc, char **argv) {
       {"founding_models", founding_models},
       {"teams_and_copies", teams_and_copies},
       {"flattened_depths", flattened_depths},
+      {"many_channels", many_channels},
+      {"scaled_sums", scaled_sums},
       {"covering_set", covering_set},
       {"sources_differ", sources_differ},
   };

@@ -48,30 +48,47 @@ static int64_t run_length(const uc_cuda_kernel *k, upconv_dtype type) {
   return run;
 }
 
-static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+static void emit_mma_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  define(text, "SUMS_POOLED", k->sums_pooled);
+  define(text, "MT", k->mt);
+  define(text, "NT", k->nt);
+  define(text, "WARPS_M", k->warps_m);
+  define(text, "ROUNDS", k->rounds);
+  define(text, "CI_STEPS", e->ci_steps);
+  uc_text_add(text, "#define WORD_IS_%s 1\n", uc_cuda_type_name(e->word));
+  define(text, "STEP_WORDS", e->step_words);
+  if (k->prefetch) define(text, "VX", k->x_vector);
+  define(text, "WINDOW", k->window);
+  define(text, "VECTOR", k->vector);
+  define(text, "X_PLANE", k->x_plane);
+  define(text, "X_STEP", k->x_step_words);
+  define(text, "SKEW_ODD", k->skew_odd);
+  define(text, "SKEW_HIGH", k->skew_high);
+  define(text, "WINDOW_CELL", k->vector == 1 ? 1 : k->step[2]);
+}
+
+/* What the inner product alone needs. */
+static void emit_inner_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  if (k->gemm) {
+    uc_cuda_emit_gemm_defines(text, e, k);
+  } else if (k->mma) {
+    emit_mma_defines(text, e, k);
+  } else if (k->depthwise) {
+    define(text, "GROUP_OUT", e->group_out);
+    define(text, "CHANNELS_FAST", k->channels_fast);
+    define(text, "HAS_BIAS", e->lowered->conv.bias);
+    define(text, "XC", k->x_channels);
+    define(text, "VX", k->x_vector);
+  } else if (k->flat) {
+    uc_cuda_emit_flat_defines(text, e, k);
+  } else {
+    define(text, "MC", k->mc);
+    define(text, "CELLS", k->thread_cells);
+  }
+}
+
+static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const upconv_problem *p = &e->lowered->conv;
-  int64_t channels = k->pass->step[k->pass->target].channels;
-  bool by_group = k->pass->conv && !k->depthwise; /* else blocks count all channels through */
-  int64_t co = by_group ? e->group_out : channels, groups = by_group ? p->groups : 1;
-  int64_t blocks = uc_ceil_div(co, k->bm);
-  uc_text_add(text, "\n// ---- this pass ----\n");
-  uc_text_add(text, "#define KERNEL_NAME %s\n", k->name);
-  define(text, "THREADS", k->threads);
-  define(text, "TEAMS", k->teams);
-  define(text, "MIN_BLOCKS", k->min_blocks);
-  define(text, "CO", co);
-  define(text, "BM", k->bm);
-  define(text, "BLOCKS_PER_GROUP", blocks);
-  define(text, "CHANNEL_BLOCKS", blocks * groups);
-  define(text, "CHANNELS", channels);
-  define(text, "ALL_CHANNELS", k->pass->all_channels);
-  define(text, "HAS_CONV", k->pass->conv);
-  define(text, "TILE_FLOATS", k->fused ? 0 : k->slot_floats);
-  define_axes(text, "TARGET", k->tile);
-  define_axes(text, "CELL_STEP", k->cell_step);
-  define_axes(text, "CELL_PARTS", k->cell_parts);
-  define(text, "SCALES_SUMS", e->scales_sums);
-  if (!k->pass->conv) return;
   define(text, "CI", e->group_in);
   define(text, "KERNEL", e->kernel_size);
   define(text, "CO_PAD", e->co_pad);
@@ -106,54 +123,32 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   define(text, "RESIDENT_WEIGHTS", k->resident);
   define(text, "SAMPLES", k->samples);
   define(text, "RESIDUE_BLOCKS", k->gemm ? k->residue_groups : 1);
-  if (k->mma) define(text, "SUMS_POOLED", k->sums_pooled);
-  if (k->mma || k->gemm) {
-    define(text, "MT", k->mt);
-    define(text, "NT", k->nt);
-    define(text, "WARPS_M", k->warps_m);
-  }
-  if (k->gemm) {
-    define(text, "CI_STEPS", e->ci_steps);
-    define(text, "GROUPS", p->groups);
-    define(text, "Y_LAST", last && e->lowered->source.y_layout == UPCONV_CHANNELS_LAST);
-    define(text, "STAGES", k->stages);
-    define(text, "WGMMA", k->wgmma);
-    define(text, "WARPS_N", k->teams_n);
-    define(text, "WIDE", k->wide);
-    define(text, "HELD", k->held);
-    define(text, "WEIGHT_TAPS", e->weight_taps);
-    define(text, "MOVES_REGISTERS", k->moves_registers);
-    define(text, "ROUND", k->round);
-    define(text, "LOCATED_AT", k->located_at);
-    define(text, "BARRIERS_AT", k->barriers_at);
-    define(text, "X_BUFFERS", k->x_buffers);
-    uc_text_add(text, "#define WORD_IS_%s 1\n#define ROWS_NAME %s_rows\n",
-                uc_cuda_type_name(e->word), k->name);
-  } else if (k->mma) {
-    define(text, "ROUNDS", k->rounds);
-    define(text, "CI_STEPS", e->ci_steps);
-    uc_text_add(text, "#define WORD_IS_%s 1\n", uc_cuda_type_name(e->word));
-    define(text, "STEP_WORDS", e->step_words);
-    if (k->prefetch) define(text, "VX", k->x_vector);
-    define(text, "WINDOW", k->window);
-    define(text, "VECTOR", k->vector);
-    define(text, "X_PLANE", k->x_plane);
-    define(text, "X_STEP", k->x_step_words);
-    define(text, "SKEW_ODD", k->skew_odd);
-    define(text, "SKEW_HIGH", k->skew_high);
-    define(text, "WINDOW_CELL", k->vector == 1 ? 1 : k->step[2]);
-  } else if (k->depthwise) {
-    define(text, "GROUP_OUT", e->group_out);
-    define(text, "CHANNELS_FAST", k->channels_fast);
-    define(text, "HAS_BIAS", p->bias);
-    define(text, "XC", k->x_channels);
-    define(text, "VX", k->x_vector);
-  } else if (k->flat) {
-    uc_cuda_emit_flat_defines(text, e, k);
-  } else {
-    define(text, "MC", k->mc);
-    define(text, "CELLS", k->thread_cells);
-  }
+  emit_inner_defines(text, e, k);
+}
+
+static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  int64_t channels = k->pass->step[k->pass->target].channels;
+  bool by_group = k->pass->conv && !k->depthwise; /* else blocks count all channels through */
+  int64_t co = by_group ? e->group_out : channels, groups = by_group ? e->lowered->conv.groups : 1;
+  int64_t blocks = uc_ceil_div(co, k->bm);
+  uc_text_add(text, "\n// ---- this pass ----\n");
+  uc_text_add(text, "#define KERNEL_NAME %s\n", k->name);
+  define(text, "THREADS", k->threads);
+  define(text, "TEAMS", k->teams);
+  define(text, "MIN_BLOCKS", k->min_blocks);
+  define(text, "CO", co);
+  define(text, "BM", k->bm);
+  define(text, "BLOCKS_PER_GROUP", blocks);
+  define(text, "CHANNEL_BLOCKS", blocks * groups);
+  define(text, "CHANNELS", channels);
+  define(text, "ALL_CHANNELS", k->pass->all_channels);
+  define(text, "HAS_CONV", k->pass->conv);
+  define(text, "TILE_FLOATS", k->fused ? 0 : k->slot_floats);
+  define_axes(text, "TARGET", k->tile);
+  define_axes(text, "CELL_STEP", k->cell_step);
+  define_axes(text, "CELL_PARTS", k->cell_parts);
+  define(text, "SCALES_SUMS", e->scales_sums);
+  if (k->pass->conv) emit_conv_defines(text, e, k);
 }
 
 /* Laid out as launch_pass in launch.c writes it. */
@@ -288,18 +283,6 @@ static void emit_rows(uc_text *text, const uc_cuda_kernel *k) {
   emit_table(text, k, "tap_window", tap_window);
 }
 
-/* Many channels: where the input tile of a group of residues begins. */
-static void emit_groups(uc_text *text, const uc_cuda_kernel *k) {
-  uc_text_add(text, "%s const int first_delta[][3] = {", table_space(k));
-  for (int64_t g = 0; g < k->residue_groups; g++) {
-    int64_t base[UC_AXES];
-    uc_cuda_gemm_base(k, g, base);
-    uc_text_add(text, "%s{%lld, %lld, %lld}", g ? ", " : "", (long long)base[0], (long long)base[1],
-                (long long)base[2]);
-  }
-  uc_text_add(text, "};\n");
-}
-
 static int by_offset(const void *a, const void *b) {
   const uc_cuda_tap *x = a, *y = b;
   for (int i = 0; i < UC_AXES; i++)
@@ -315,7 +298,6 @@ static void emit_taps(uc_text *text, const uc_cuda_kernel *k) {
                     "are, which residue they serve.\n");
   if (k->wide) {
     emit_shifts(text, k);
-    emit_groups(text, k);
     return;
   }
   emit_table(text, k, "tap_offset", tap_offset);
@@ -325,33 +307,7 @@ static void emit_taps(uc_text *text, const uc_cuda_kernel *k) {
   else
     emit_begins(text, k);
   if (k->mma) emit_rows(text, k);
-  if (k->gemm) emit_groups(text, k);
   uc_text_add(text, "\n");
-}
-
-/* An instruction's operands are written out, as many as a team has columns. */
-static void emit_wgmma(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  int64_t sums = k->nt * 4;
-  const char *type = e->word == UPCONV_F32 ? "tf32" : e->word == UPCONV_F16 ? "f16" : "bf16";
-  uc_text_add(
-      text,
-      "// d += a b: 64 cells by %lld channels; b is the shared matrix that a descriptor names.\n"
-      "__device__ __forceinline__ void wgmma(float (&d)[NT][4], const u32 (&a)[4], unsigned "
-      "long long b) {\n"
-      "  asm volatile(\"{\\n.reg .pred p;\\nsetp.eq.u32 p, 0, 0;\\n\"\n"
-      "      \"wgmma.mma_async.sync.aligned.m64n%lldk%d.f32.%s.%s {\"",
-      (long long)(k->nt * 8), (long long)(k->nt * 8), e->word == UPCONV_F32 ? 8 : 16, type, type);
-  for (int64_t i = 0; i < sums; i++)
-    uc_text_add(text, "%s\"%%%lld%s\"", i % 16 == 0 ? "\n      " : " ", (long long)i,
-                i + 1 < sums ? "," : "");
-  uc_text_add(text, "\n      \"}, {%%%lld,%%%lld,%%%lld,%%%lld}, %%%lld, p, 1, 1%s;\\n}\"\n      :",
-              (long long)sums, (long long)sums + 1, (long long)sums + 2, (long long)sums + 3,
-              (long long)sums + 4, e->word == UPCONV_F32 ? "" : ", 0");
-  for (int64_t i = 0; i < sums; i++)
-    uc_text_add(text, "%s\"+f\"(d[%lld][%lld])%s", i % 8 == 0 && i ? "\n        " : " ",
-                (long long)i / 4, (long long)i % 4, i + 1 < sums ? "," : "");
-  uc_text_add(text,
-              "\n      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b));\n}\n\n");
 }
 
 /* ---- the whole ---- */
@@ -391,7 +347,7 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
                       *const gemm[] = {"gemm", k->wgmma ? "gemm_wgmma" : "gemm_mma", "gemm_rows",
                                        NULL};
     const char *const *file = k->mma ? mma : k->gemm ? gemm : k->depthwise ? depthwise : ffma;
-    if (k->wgmma) emit_wgmma(text, e, k);
+    if (k->gemm) uc_cuda_emit_gemm_tables(text, e, k);
     for (int i = 0; i < 4 && file[i]; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
   }
   uc_text_add(text, "%s", uc_cuda_embedded(k->fused ? "fused" : "tiled"));

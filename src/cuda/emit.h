@@ -20,6 +20,12 @@ void uc_cuda_emit_flat_defines(uc_text *text, const uc_cuda_engine *engine,
 void uc_cuda_emit_flat_tables(uc_text *text, const uc_cuda_engine *engine,
                               const uc_cuda_kernel *kernel);
 
+/* emit_gemm.c: defines and tables of a pass for many channels. */
+void uc_cuda_emit_gemm_defines(uc_text *text, const uc_cuda_engine *engine,
+                               const uc_cuda_kernel *kernel);
+void uc_cuda_emit_gemm_tables(uc_text *text, const uc_cuda_engine *engine,
+                              const uc_cuda_kernel *kernel);
+
 /* The expression of an elementwise operator whose operands are the given texts. */
 void uc_cuda_emit_elementwise(uc_text *text, const upconv_op *op,
                               char operand[UPCONV_MAX_OPERANDS][512]);

@@ -7,46 +7,10 @@
 #include "../checked.h"
 #include "../status.h"
 #include "../tensor.h"
+#include "arguments.h"
+#include "rows.h"
 
-enum { ARGUMENT_BYTES = 4096, MAX_GRID = 0x7fffffff, PACK_BLOCKS = 1024, ALIGNMENT = 256 };
-
-/* ---- arguments ---- */
-
-typedef struct arguments {
-  _Alignas(8) char bytes[ARGUMENT_BYTES];
-  size_t length;
-} arguments;
-
-static void put(arguments *a, const void *data, size_t size) {
-  a->length =
-      (a->length + (size - 1 < 8 ? size - 1 : 7)) / (size < 8 ? size : 8) * (size < 8 ? size : 8);
-  memcpy(a->bytes + a->length, data, size);
-  a->length += size;
-}
-
-static void put_int(arguments *a, int64_t value) {
-  int32_t v = (int32_t)value;
-  put(a, &v, sizeof v);
-}
-
-static void put_i64(arguments *a, int64_t value) { put(a, &value, sizeof value); }
-
-static bool is_broadcast(const upconv_tensor *t, int i) {
-  return t->stride[i] == 0 && t->shape[i] == 1;
-}
-
-/* Coordinates in a kernel are those of the whole tensor, so the origin is moved back by the offset. */
-static void put_view(arguments *a, const upconv_tensor *t, bool may_broadcast) {
-  int64_t origin = 0;
-  for (int i = 0; i < UC_RANK; i++) origin -= t->offset[i] * t->stride[i];
-  put_i64(a, (int64_t)(intptr_t)t->data + origin * (int64_t)upconv_dtype_size(t->dtype));
-  for (int i = 0; i < UC_RANK; i++) put_i64(a, t->stride[i]);
-  /* where it is broadcast, it holds everything; an x of extent 1 is not broadcast, whatever its stride */
-  for (int i = 1; i < UC_RANK; i++)
-    put_int(a, may_broadcast && is_broadcast(t, i) ? INT32_MIN : t->offset[i]);
-  for (int i = 1; i < UC_RANK; i++)
-    put_int(a, may_broadcast && is_broadcast(t, i) ? INT32_MAX : t->offset[i] + t->shape[i]);
-}
+enum { MAX_GRID = 0x7fffffff, PACK_BLOCKS = 1024, ALIGNMENT = 256 };
 
 /* ---- the workspace: kept values, then partial sums, then x as rows ---- */
 
@@ -73,21 +37,6 @@ static const uc_cuda_kernel *rows_kernel(const uc_cuda_engine *e) {
   for (int i = 0; i < e->kernel_count; i++)
     if (e->kernel[i].gemm) return &e->kernel[i];
   return NULL;
-}
-
-enum { ROW_BYTES = 128 };
-
-static upconv_status rows_size(const uc_cuda_engine *e, const uc_cuda_kernel *k,
-                               const int64_t x_shape[UC_RANK], size_t *bytes) {
-  int64_t factors[] = {x_shape[0], e->lowered->conv.groups,
-                       x_shape[2], x_shape[3],
-                       x_shape[4], k->chunks,
-                       ROW_BYTES},
-          count;
-  if (!uc_product(factors, 7, &count) || count > INT64_MAX / 64)
-    return uc_fail(UPCONV_OVERFLOW, "x has more elements than memory can hold");
-  *bytes = (size_t)count;
-  return UPCONV_OK;
 }
 
 static upconv_status lay_out(run *r, const int64_t x_shape[UC_RANK]) {
@@ -118,7 +67,7 @@ static upconv_status lay_out(run *r, const int64_t x_shape[UC_RANK]) {
   }
   r->rows_at = at + aligned(partial);
   size_t rows = 0;
-  if (rows_kernel(e)) status = rows_size(e, rows_kernel(e), x_shape, &rows);
+  if (rows_kernel(e)) status = uc_cuda_rows_size(e, rows_kernel(e), x_shape, &rows);
   r->bytes = r->rows_at + aligned(rows);
   return status;
 }
@@ -134,7 +83,7 @@ upconv_status uc_cuda_workspace(const uc_cuda_engine *e, const int64_t x_shape[U
 /* ---- launches ---- */
 
 static upconv_status launch(const uc_cuda_engine *e, uc_cuda_function f, int64_t blocks,
-                            int64_t threads, int64_t shared, void *stream, arguments *a,
+                            int64_t threads, int64_t shared, void *stream, uc_cuda_arguments *a,
                             const char *what) {
   const uc_cuda_driver *d = e->context->device->driver;
   void *parameters[] = {a->bytes};
@@ -159,7 +108,7 @@ static upconv_tensor kept_view(const run *r, int value) {
   return view;
 }
 
-static upconv_status put_views(const run *r, const uc_cuda_kernel *k, arguments *a) {
+static upconv_status put_views(const run *r, const uc_cuda_kernel *k, uc_cuda_arguments *a) {
   const upconv_epilogue *tail = r->e->lowered->tail;
   for (int i = 0; i < k->view_count; i++) {
     upconv_tensor view;
@@ -173,15 +122,16 @@ static upconv_status put_views(const run *r, const uc_cuda_kernel *k, arguments 
     } else {
       view = kept_view(r, k->view[i].index);
     }
-    put_view(a, &view, true);
+    uc_cuda_put_view(a, &view, true);
   }
-  for (int i = k->view_count; i < 1; i++) put_view(a, &r->call->y, false);
+  for (int i = k->view_count; i < 1; i++) uc_cuda_put_view(a, &r->call->y, false);
   return UPCONV_OK;
 }
 
 /* Spatial strides; within a tile of `size` elements offsets must fit 32 bits. */
 static upconv_status put_steps(const uc_cuda_kernel *k, const upconv_tensor *t,
-                               const int64_t size[UC_AXES], const char *name, arguments *a) {
+                               const int64_t size[UC_AXES], const char *name,
+                               uc_cuda_arguments *a) {
   int64_t reach = 0;
   for (int i = 0; i < UC_AXES; i++) {
     int64_t stride = t->stride[i + 2] < 0 ? -t->stride[i + 2] : t->stride[i + 2], far = 0;
@@ -191,7 +141,7 @@ static upconv_status put_steps(const uc_cuda_kernel *k, const upconv_tensor *t,
                      "%s: stride %lld of a spatial axis is more than one tile spans", name,
                      (long long)t->stride[i + 2]);
   }
-  for (int i = 0; i < UC_AXES; i++) put_int(a, t->stride[i + 2]);
+  for (int i = 0; i < UC_AXES; i++) uc_cuda_put_int(a, t->stride[i + 2]);
   return UPCONV_OK;
 }
 
@@ -217,136 +167,39 @@ static int64_t grid_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k, int
   return blocks * uc_min(tiles / blocks, uc_max(1, most));
 }
 
-/* ---- x as rows of words ---- */
-
-/* Where a position's row lies: element (0, 0, 0) of sample 0 at origin, strides in bytes: sample, group, chunk, D, H, W. */
-typedef struct row_view {
-  int64_t origin, stride[6], words; /* words: of all groups */
-} row_view;
-
-/* Whether x itself is such rows: channels-last, in the words' own type, whole steps, every row aligned to 16 bytes. What
-   the copy engine reads beyond a group must be beyond x too. */
-static bool is_rows(const uc_cuda_engine *e, const upconv_tensor *x) {
-  int64_t unit = e->lowered->conv.groups > 1 ? ROW_BYTES / 2 : 16;
-  if (e->word == UPCONV_F32 || e->group_in % unit != 0) return false;
-  if (x->stride[1] != 1 && x->shape[1] > 1) return false;
-  bool rows = (int64_t)(intptr_t)x->data % 16 == 0;
-  for (int i = 0; i < UC_RANK; i++)
-    if (i != 1 && x->shape[i] > 1) rows = rows && x->stride[i] > 0 && x->stride[i] * 2 % 16 == 0;
-  return rows;
-}
-
-static row_view own_rows(const uc_cuda_engine *e, const upconv_tensor *x) {
-  row_view v = {.origin = (int64_t)(intptr_t)x->data, .words = e->lowered->conv.in_channels / 2};
-  const int64_t elements[6] = {x->stride[0], e->group_in,  ROW_BYTES / 2,
-                               x->stride[2], x->stride[3], x->stride[4]};
-  for (int i = 0; i < 6; i++) v.stride[i] = elements[i] * 2;
-  for (int i = 0; i < UC_AXES; i++) /* the stride of a single element means nothing */
-    if (x->shape[i + 2] == 1) v.stride[i + 3] = 0;
-  return v;
-}
-
-static row_view made_rows(const run *r, const uc_cuda_kernel *k, const upconv_tensor *x) {
-  row_view v = {.origin = (int64_t)(intptr_t)r->call->workspace + (int64_t)r->rows_at};
-  v.stride[2] = ROW_BYTES;
-  v.stride[1] = v.stride[2] * k->chunks;
-  v.stride[5] = v.stride[1] * r->e->lowered->conv.groups;
-  v.stride[4] = v.stride[5] * x->shape[4];
-  v.stride[3] = v.stride[4] * x->shape[3];
-  v.stride[0] = v.stride[3] * x->shape[2];
-  v.words = v.stride[5] / 4;
-  return v;
-}
-
-static upconv_status launch_rows(const run *r, const uc_cuda_kernel *k) {
+/* Rows of x for a pass of many channels; made where x is none. */
+static upconv_status find_rows(const run *r, const uc_cuda_kernel *k, uc_cuda_row_view *rows) {
   const upconv_tensor *x = &r->call->x;
-  int64_t positions = x->shape[2] * x->shape[3] * x->shape[4];
-  if (positions > INT32_MAX - 32)
-    return uc_fail(UPCONV_UNSUPPORTED, "x: more than 2^31 positions in a sample");
-  int64_t items = uc_ceil_div(positions, 32) * k->chunks * r->e->lowered->conv.groups * x->shape[0];
-  if (items == 0) return UPCONV_OK;
-  arguments a = {.length = 0};
-  put_view(&a, x, false);
-  put_i64(&a, (int64_t)(intptr_t)r->call->workspace + (int64_t)r->rows_at);
-  put_i64(&a, items);
-  put_int(&a, x->offset[0]);
-  for (int i = 0; i < UC_AXES; i++) put_int(&a, x->offset[i + 2]);
-  for (int i = 0; i < UC_AXES; i++) put_int(&a, x->shape[i + 2]);
+  if (uc_cuda_is_rows(r->e, x)) {
+    *rows = uc_cuda_own_rows(r->e, x);
+    return UPCONV_OK;
+  }
+  *rows = uc_cuda_made_rows(r->e, k, x, (char *)r->call->workspace + r->rows_at);
+  uc_cuda_arguments a = {.length = 0};
+  int64_t items = 0;
+  upconv_status status = uc_cuda_put_rows_kernel(r->e, k, x, rows, &items, &a);
+  if (status != UPCONV_OK || items == 0) return status;
   return launch(r->e, k->rows, items, 256, 0, r->call->stream, &a, "rows of x");
-}
-
-/* Writes struct Rows. */
-static upconv_status put_rows(const uc_cuda_kernel *k, const upconv_tensor *x, const row_view *v,
-                              arguments *a) {
-  put_i64(a, v->origin - x->offset[0] * v->stride[0]);
-  for (int i = 0; i < 6; i++) put_i64(a, v->stride[i]);
-  int64_t reach = k->samples * v->stride[0]; /* of a tile: kernels count 16 bytes in 31 bits */
-  for (int i = 0; i < UC_AXES; i++) reach += k->x_size[i] * v->stride[i + 3];
-  if (reach / 16 <= INT32_MAX) return UPCONV_OK;
-  return uc_fail(UPCONV_UNSUPPORTED, "x: its strides are more than one tile spans");
-}
-
-static bool is_empty(const upconv_tensor *x) {
-  for (int i = 0; i < UC_RANK; i++)
-    if (x->shape[i] == 0) return true;
-  return false;
-}
-
-/* Of an empty x the copy engine is to see zeros alone: a map of anything, and samples far beyond it. */
-static int64_t first_sample(const upconv_tensor *x) {
-  return is_empty(x) ? -(1 << 20) : x->offset[0];
-}
-
-/* Writes struct Map: words, W, H, D, N, and a box of the input tile. */
-static upconv_status put_map(const run *r, const uc_cuda_kernel *k, const row_view *v,
-                             arguments *a) {
-  const uc_cuda_driver *d = r->e->context->device->driver;
-  const upconv_tensor *x = &r->call->x;
-  const void *origin = is_empty(x) ? r->call->packed : (const void *)(intptr_t)v->origin;
-  uint64_t dims[5] = {(uint64_t)v->words, 1, 1, 1, 1};
-  for (int i = 0; i < 4 && !is_empty(x); i++) dims[i + 1] = (uint64_t)x->shape[i < 3 ? 4 - i : 0];
-  const int order[4] = {5, 4, 3, 0};
-  uint64_t strides[4];
-  for (int i = 0; i < 4; i++) /* of a single element: any that is allowed */
-    strides[i] = dims[i + 1] > 1 ? (uint64_t)v->stride[order[i]] : 16;
-  const unsigned box[5] = {ROW_BYTES / 4, (unsigned)k->x_size[2], (unsigned)k->x_size[1],
-                           (unsigned)k->x_size[0], (unsigned)k->samples},
-                 steps[5] = {1, 1, 1, 1, 1};
-  uc_cuda_tensor_map map;
-  upconv_status status = uc_cuda_check(
-      d,
-      d->cuTensorMapEncodeTiled(&map, UC_MAP_U32, 5, origin, dims, strides, box, steps,
-                                UC_MAP_DENSE, UC_MAP_SWIZZLE_128, UC_MAP_FETCH_128, UC_MAP_ZEROS),
-      "a map of x");
-  put(a, &map, sizeof map);
-  return status;
-}
-
-/* Rows of x for a pass; made where x is none. */
-static upconv_status find_rows(const run *r, const uc_cuda_kernel *k, row_view *v) {
-  const upconv_tensor *x = &r->call->x;
-  bool own = is_rows(r->e, x);
-  *v = own ? own_rows(r->e, x) : made_rows(r, k, x);
-  return own ? UPCONV_OK : launch_rows(r, k);
 }
 
 static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   const uc_call *call = r->call;
-  arguments a = {.length = 0};
+  uc_cuda_arguments a = {.length = 0};
   upconv_tensor y = kept_view(r, k->pass->result);
-  row_view rows = {0};
+  uc_cuda_row_view rows = {0};
   upconv_status status = k->gemm ? find_rows(r, k, &rows) : UPCONV_OK;
-  if (status == UPCONV_OK && k->wgmma) status = put_map(r, k, &rows, &a);
-  put_view(&a, &call->x, false);
-  put_view(&a, &y, false);
+  if (status == UPCONV_OK && k->wgmma) status = uc_cuda_put_map(r->e, k, call, &rows, &a);
+  uc_cuda_put_view(&a, &call->x, false);
+  uc_cuda_put_view(&a, &y, false);
   if (status == UPCONV_OK) status = put_steps(k, &call->x, k->x_size, "x", &a);
   if (status == UPCONV_OK) status = put_steps(k, &y, k->tile, "y", &a);
-  if (status == UPCONV_OK && k->wgmma) put_i64(&a, first_sample(&call->x));
-  if (status == UPCONV_OK && k->gemm && !k->wgmma) status = put_rows(k, &call->x, &rows, &a);
+  if (status == UPCONV_OK && k->wgmma) uc_cuda_put_i64(&a, uc_cuda_first_sample(&call->x));
+  if (status == UPCONV_OK && k->gemm && !k->wgmma)
+    status = uc_cuda_put_rows(k, &call->x, &rows, &a);
   if (status == UPCONV_OK) status = put_views(r, k, &a);
   if (status != UPCONV_OK) return status;
-  put_i64(&a, (int64_t)(intptr_t)call->packed);
-  put_i64(&a, (int64_t)(intptr_t)call->workspace + (int64_t)r->partial_at);
+  uc_cuda_put_i64(&a, (int64_t)(intptr_t)call->packed);
+  uc_cuda_put_i64(&a, (int64_t)(intptr_t)call->workspace + (int64_t)r->partial_at);
   int64_t grid[UC_AXES], begin[UC_AXES],
       tiles = uc_ceil_div(call->y.shape[0], k->samples) * kinds(r->e, k);
   for (int i = 0; i < UC_AXES; i++) {
@@ -356,15 +209,15 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
                     : uc_ceil_div(y.offset[i + 2] + y.shape[i + 2], k->tile[i]) - begin[i];
     tiles *= grid[i];
   }
-  put_i64(&a, tiles);
-  put_int(&a, call->y.offset[0]);
-  put_int(&a, call->y.shape[0]);
-  for (int i = 0; i < UC_AXES; i++) put_int(&a, grid[i]);
-  for (int i = 0; i < UC_AXES; i++) put_int(&a, begin[i]);
-  for (int i = 0; i < UC_RANK; i++) put_int(&a, y.offset[i]);
-  for (int i = 0; i < UC_RANK; i++) put_int(&a, y.offset[i] + y.shape[i]);
+  uc_cuda_put_i64(&a, tiles);
+  uc_cuda_put_int(&a, call->y.offset[0]);
+  uc_cuda_put_int(&a, call->y.shape[0]);
+  for (int i = 0; i < UC_AXES; i++) uc_cuda_put_int(&a, grid[i]);
+  for (int i = 0; i < UC_AXES; i++) uc_cuda_put_int(&a, begin[i]);
+  for (int i = 0; i < UC_RANK; i++) uc_cuda_put_int(&a, y.offset[i]);
+  for (int i = 0; i < UC_RANK; i++) uc_cuda_put_int(&a, y.offset[i] + y.shape[i]);
   for (int v = 0; v < r->e->program.value_count; v++)
-    for (int i = 0; i < UC_AXES; i++) put_int(&a, r->shape[v][i + 2]);
+    for (int i = 0; i < UC_AXES; i++) uc_cuda_put_int(&a, r->shape[v][i + 2]);
   if (tiles > 0)
     status = launch(r->e, k->function, grid_blocks(r->e, k, tiles), k->threads * k->teams,
                     k->shared_floats * 4, call->stream, &a, k->name);
@@ -404,11 +257,11 @@ upconv_status uc_cuda_execute(const uc_cuda_engine *e, const uc_call *call) {
 
 /* ---- packing ---- */
 
-static void put_vector(arguments *a, const upconv_tensor *t) {
-  put_i64(a, (int64_t)(intptr_t)t->data);
-  put_i64(a, t->rank > 0 ? t->stride[0] : 0);
-  put_int(a, t->dtype);
-  put_int(a, 0);
+static void put_vector(uc_cuda_arguments *a, const upconv_tensor *t) {
+  uc_cuda_put_i64(a, (int64_t)(intptr_t)t->data);
+  uc_cuda_put_i64(a, t->rank > 0 ? t->stride[0] : 0);
+  uc_cuda_put_int(a, t->dtype);
+  uc_cuda_put_int(a, 0);
 }
 
 upconv_status uc_cuda_pack(const uc_cuda_engine *e, const upconv_parameters *p, void *packed,
@@ -419,15 +272,15 @@ upconv_status uc_cuda_pack(const uc_cuda_engine *e, const upconv_parameters *p, 
   upconv_tensor weight;
   upconv_status status = uc_lowered_check_parameters(e->lowered, p, &weight);
   if (status != UPCONV_OK) return status;
-  arguments a = {.length = 0};
-  put_i64(&a, (int64_t)(intptr_t)packed);
-  put_i64(&a, (int64_t)(intptr_t)weight.data);
-  for (int i = 0; i < UC_RANK; i++) put_i64(&a, weight.stride[i]);
+  uc_cuda_arguments a = {.length = 0};
+  uc_cuda_put_i64(&a, (int64_t)(intptr_t)packed);
+  uc_cuda_put_i64(&a, (int64_t)(intptr_t)weight.data);
+  for (int i = 0; i < UC_RANK; i++) uc_cuda_put_i64(&a, weight.stride[i]);
   put_vector(&a, &p->bias);
   for (int i = 0; i < p->param_count; i++) put_vector(&a, &p->params[i]);
   for (int i = p->param_count; i < 1; i++) put_vector(&a, &p->bias);
-  put_int(&a, weight.dtype);
-  put_int(&a, 0);
+  uc_cuda_put_int(&a, weight.dtype);
+  uc_cuda_put_int(&a, 0);
   status = uc_cuda_enter(e->context->device);
   if (status != UPCONV_OK) return status;
   status = launch(e, e->pack_params, 1, 256, 0, stream, &a, "pack_params");

@@ -153,10 +153,11 @@ static bool works_in_teams(const uc_cuda_engine *e) { return e->word == UPCONV_F
    input is not copied as it is. */
 static int64_t choose_copy(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const upconv_problem *p = &e->lowered->conv;
-  if (!works_in_teams(e) || p->x_layout == UPCONV_CHANNELS_LAST || p->x_dtype != e->word) return 0;
+  if (!works_in_teams(e) || p->x_layout == UPCONV_CHANNELS_LAST || p->x_dtype != UPCONV_F32)
+    return 0;
   int64_t best = 0;
   double least = 0;
-  for (int64_t v = p->x_dtype == UPCONV_F32 ? 1 : 2; v <= 4; v *= 2) {
+  for (int64_t v = 1; v <= 4; v *= 2) {
     if (p->axis[2].in_size % v != 0 || k->cells[2] * k->step[2] % v != 0) continue;
     int64_t row = uc_ceil_div(uc_mod(k->x_base[2], v) + k->x_size[2], v) * v;
     double cost = (double)row * (1 + 4.0 / (double)v);

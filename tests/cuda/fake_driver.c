@@ -327,15 +327,40 @@ EXPORT int cuFuncGetAttribute(int *value, int attribute, void *function) {
   return 0;
 }
 
+static char map_text[512];
+
+/* What the last map was made of. */
+EXPORT const char *fake_map(void) { return map_text; }
+
+static void add_numbers(const char *name, const uint64_t *number, unsigned count) {
+  size_t length = strlen(map_text);
+  length += (size_t)snprintf(map_text + length, sizeof map_text - length, "%s", name);
+  for (unsigned i = 0; i < count; i++)
+    length += (size_t)snprintf(map_text + length, sizeof map_text - length, " %llu",
+                               (unsigned long long)number[i]);
+}
+
+/* The limits of the real one, for words of 32 bits and rows of 128 bytes. */
 EXPORT int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, const void *address,
                                   const uint64_t *dims, const uint64_t *strides,
                                   const unsigned *box, const unsigned *steps, int interleave,
                                   int swizzle, int promotion, int fill) {
-  (void)type, (void)address, (void)interleave, (void)swizzle, (void)promotion, (void)fill;
-  for (unsigned i = 0; i < rank; i++)
-    if (dims[i] == 0 || box[i] == 0 || box[i] > 256 || steps[i] != 1) return 1;
+  if (type != 2 || rank < 3 || rank > 5 || interleave != 0 || swizzle != 3 || fill != 0) return 1;
+  if (promotion < 0 || promotion > 3) return 1;
+  if (!address || (uintptr_t)address % 16 != 0 || (uintptr_t)map % 64 != 0) return 1;
+  if (box[0] * 4 > 128) return 1;
+  uint64_t boxes[5];
+  for (unsigned i = 0; i < rank; i++) {
+    boxes[i] = box[i];
+    if (dims[i] == 0 || dims[i] > (uint64_t)1 << 32 || box[i] == 0 || box[i] > 256) return 1;
+    if (steps[i] != 1) return 1;
+  }
   for (unsigned i = 0; i + 1 < rank; i++)
-    if (strides[i] % 16 != 0) return 1;
+    if (strides[i] % 16 != 0 || strides[i] >= (uint64_t)1 << 40) return 1;
+  map_text[0] = 0;
+  add_numbers("dims", dims, rank);
+  add_numbers(", strides", strides, rank - 1);
+  add_numbers(", box", boxes, rank);
   memset(map, 0, 128);
   return 0;
 }

@@ -119,7 +119,7 @@ def test_modes_are_words_of_the_convolution():
 
 
 def test_the_gpu_report_names_what_is_slower():
-    def row(title, ms, eager):
+    def row(title, ms, eager, with_host):
         ours = {"ms": ms, "chosen": "cuda-mma"}
         return {
             "group": "g",
@@ -127,6 +127,8 @@ def test_the_gpu_report_names_what_is_slower():
             "mode": "f16",
             "upconv": ours,
             "median_ms": {"eager": eager},
+            "samples_ms": {"eager": [eager] * 5},
+            "samples_with_host": with_host,
             "speed_up": eager / ms,
             "floor_ms": ms / 2,
             "bound_by": "memory",
@@ -136,11 +138,12 @@ def test_the_gpu_report_names_what_is_slower():
     document = {
         "environment": dict.fromkeys(("gpu", "driver", "torch", "cudnn", "date", "commit"), "?"),
         "rates": dict.fromkeys(("copy", "ieee", "tf32", "f16", "bf16"), 1e12),
-        "rows": [row("fast", 1.0, 4.0), row("slow", 2.0, 1.0)],
+        "rows": [row("fast", 1.0, 4.0, {}), row("slow", 2.0, 1.0, {"eager": 2})],
         "left_out": ["late, f16"],
     }
     said = gpu_report.summary(document)
     assert "2.2 times" in said and "0.50 at least" in said
     assert "slow f16" in said and "fast" not in said.split("fastest")[1] and "late, f16" in said
+    assert "waited for: slow f16 eager (2 of 5 runs);" in said
     table = gpu_report.markdown(document)
     assert "| fast | f16 | 4.000 | 1.000 | cuda-mma | 4.0 | 0.500, memory | 50 % |" in table

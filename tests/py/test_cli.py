@@ -970,7 +970,7 @@ def test_errors_of_a_gpu(tmp_path, model, x_npy, fake_gpu, monkeypatch):
 def test_bench_and_demo_on_a_gpu(model, fake_gpu):
     text = "n2 ci16 co16 in5x6 k3 s2 bias math=tf32 | add #r | mul @m | relu"
     bench = json.loads(succeeds("bench", text, "--repeat", "3", "--json", "--device", "cuda"))
-    assert bench["device"] == "cuda:0: Fake 0, sm_90" and bench["caches"] == "cold"
+    assert bench["device"] == "cuda:0: Fake 0, sm_90a" and bench["caches"] == "cold"
     assert bench["tf32_flop_per_s"] > bench["fma_flop_per_s"] > 0
     (result,) = bench["results"]
     assert result["candidate"].startswith("cuda-") and result["median_s"] == 0.001

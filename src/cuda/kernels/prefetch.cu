@@ -1,49 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 // The input of a team's next tile comes while it multiplies this one: copied as it is into a buffer (fetch), from where
-// it is put, rounded and paired, into the order that fragments want (settle_input). A spot is VX neighbours along W; a
-// thread fetches all channels of a spot, so that it is found once. Zeros where x holds nothing.
+// it is put, rounded, into the order that fragments want (settle_input). A spot is VX neighbours along W; a thread fetches
+// all channels of a spot, so that it is found once. Zeros where x holds nothing. x is of float32: shape_mma.c says why.
 
 enum {
   ROW_SPOTS = XW / VX,
   SPOTS = XD * XH * ROW_SPOTS,
   ITEMS = SPOTS * STEPS * 4, // of the words of a lane
-  WORD_CHANNELS = 4 / size_of(X_TYPE),
-  STEP_CHANNELS = STEP_WORDS * WORD_CHANNELS,
-  PARTS = LANE_WORDS * WORD_CHANNELS, // channels of an item
-  PART_BYTES = VX * size_of(X_TYPE)
+  PART_BYTES = VX * 4
 };
 
 // Where a channel of an item lies in the buffer. Neighbouring spots lie side by side.
 __device__ __forceinline__ int part_at(int item, int part) { return (part * ITEMS + item) * PART_BYTES; }
 
-// Channel c of a step: its word is of t = c / WORD_CHANNELS % 4.
+// Channel c of a step: its word is of t = c % 4.
 __device__ __forceinline__ int channel_at(int step, int c, int spot) {
-  const int word = c / WORD_CHANNELS;
-  return part_at((step * 4 + word % 4) * SPOTS + spot, word / 4 * WORD_CHANNELS + c % WORD_CHANNELS);
+  return part_at((step * 4 + c % 4) * SPOTS + spot, c / 4);
 }
 
 // Whether VX inputs along W, from a multiple of VX on, are dense and aligned, and all inside x or all outside.
 __device__ __forceinline__ bool aligned_input(const Args &a) {
   if (VX == 1) return true;
   const i64 strides = a.x.stride[0] | a.x.stride[1] | a.x.stride[2] | a.x.stride[3];
-  return a.x_step[2] == 1 && (((i64)a.x.origin | strides * size_of(X_TYPE)) & (PART_BYTES - 1)) == 0 &&
+  return a.x_step[2] == 1 && (((i64)a.x.origin | strides * 4) & (PART_BYTES - 1)) == 0 &&
          ((a.x.begin[3] | a.x.end[3]) & (VX - 1)) == 0;
 }
 
 __device__ __forceinline__ void fetch_spots(const Args &a, const Tile &tile, char *buffer) {
   const u32 to = (u32)__cvta_generic_to_shared(buffer);
   const char *origin = input_origin(a, tile);
-  const i64 next = a.x.stride[1] * size_of(X_TYPE);
+  const i64 next = a.x.stride[1] * 4;
 #pragma unroll 1
   for (int spot = team_thread(); spot < SPOTS; spot += THREADS) {
     int offset;
     const bool in = input_offset(a, tile, spot * VX, offset);
-    const char *from = origin + (i64)offset * size_of(X_TYPE);
+    const char *from = origin + (i64)offset * 4;
 #pragma unroll 1
     for (int step = 0; step < STEPS; step++)
 #pragma unroll
-      for (int c = 0; c < STEP_CHANNELS; c++) {
-        const bool live = CI % STEP_CHANNELS == 0 || step * STEP_CHANNELS + c < CI;
+      for (int c = 0; c < STEP_WORDS; c++) {
+        const bool live = CI % STEP_WORDS == 0 || step * STEP_WORDS + c < CI;
         copy_async<PART_BYTES>(to + channel_at(step, c, spot), from, in & live);
         from += next;
       }
@@ -57,13 +53,11 @@ __device__ __forceinline__ void fetch_elements(const Args &a, const Tile &tile, 
   for (int i = team_thread(); i < X_CHANNEL; i += THREADS) {
     int offset;
     const bool in = input_offset(a, tile, i, offset);
-    const char *from = origin + (i64)offset * size_of(X_TYPE);
+    const char *from = origin + (i64)offset * 4;
 #pragma unroll 4
-    for (int c = 0; c < STEPS * STEP_CHANNELS; c++) {
-      char *const to = buffer + channel_at(c / STEP_CHANNELS, c % STEP_CHANNELS, i / VX) + i % VX * size_of(X_TYPE);
-      const char *const element = from + c * a.x.stride[1] * size_of(X_TYPE);
-      if (X_TYPE == F32) copy_async<4>((u32)__cvta_generic_to_shared(to), element, in & (c < CI));
-      else *(u16 *)to = load_bits_if(in & (c < CI), (const u16 *)element);
+    for (int c = 0; c < STEPS * STEP_WORDS; c++) {
+      const char *const to = buffer + channel_at(c / STEP_WORDS, c % STEP_WORDS, i / VX) + i % VX * 4;
+      copy_async<4>((u32)__cvta_generic_to_shared(to), from + c * a.x.stride[1] * 4, in & (c < CI));
     }
   }
 }
@@ -94,18 +88,9 @@ __device__ __forceinline__ Part read_part(const char *from) {
 
 // Word b of the lane, of all positions of an item.
 __device__ __forceinline__ void words_of(const char *buffer, int item, int b, u32 (&word)[VX]) {
-  const Part first = read_part(buffer + part_at(item, b * WORD_CHANNELS));
-  if (X_TYPE == F32) {
+  const Part part = read_part(buffer + part_at(item, b));
 #pragma unroll
-    for (int v = 0; v < VX; v++) word[v] = to_tf32(__int_as_float((int)first.bits[v % (PART_BYTES / 4)]));
-    return;
-  }
-  const Part second = read_part(buffer + part_at(item, b * WORD_CHANNELS + 1));
-#pragma unroll
-  for (int v = 0; v < VX; v++) {
-    const u32 low = first.bits[v / 2], high = second.bits[v / 2];
-    word[v] = v % 2 == 0 ? (low & 0xffff) | high << 16 : low >> 16 | (high & 0xffff0000);
-  }
+  for (int v = 0; v < VX; v++) word[v] = to_tf32(__int_as_float((int)part.bits[v]));
 }
 
 // to: the plane.

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Defines and tables of a pass for many channels: shape_gemm.c says what they are. */
+#include "emit.h"
+#include "shape.h"
+
+static void define(uc_text *text, const char *name, int64_t value) {
+  uc_text_add(text, "#define %s %lld\n", name, (long long)value);
+}
+
+static bool stores_channels_last(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  bool last = k->pass->result == e->program.value_count - 1;
+  return last && e->lowered->source.y_layout == UPCONV_CHANNELS_LAST;
+}
+
+void uc_cuda_emit_gemm_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  define(text, "MT", k->mt);
+  define(text, "NT", k->nt);
+  define(text, "WARPS_M", k->warps_m);
+  define(text, "WARPS_N", k->teams_n);
+  define(text, "CI_STEPS", e->ci_steps);
+  define(text, "GROUPS", e->lowered->conv.groups);
+  define(text, "Y_LAST", stores_channels_last(e, k));
+  define(text, "STAGES", k->stages);
+  define(text, "WGMMA", k->wgmma);
+  define(text, "WIDE", k->wide);
+  define(text, "HELD", k->held);
+  define(text, "WEIGHT_TAPS", e->weight_taps);
+  define(text, "MOVES_REGISTERS", k->moves_registers);
+  define(text, "ROUND", k->round);
+  define(text, "LOCATED_AT", k->located_at);
+  define(text, "BARRIERS_AT", k->barriers_at);
+  define(text, "X_BUFFERS", k->x_buffers);
+  uc_text_add(text, "#define WORD_IS_%s 1\n#define ROWS_NAME %s_rows\n", uc_cuda_type_name(e->word),
+              k->name);
+}
+
+/* Where the input tile of a group of residues begins. */
+static void emit_groups(uc_text *text, const uc_cuda_kernel *k) {
+  uc_text_add(text, "__constant__ const int first_delta[][3] = {");
+  for (int64_t g = 0; g < k->residue_groups; g++) {
+    int64_t base[UC_AXES];
+    uc_cuda_gemm_base(k, g, base);
+    uc_text_add(text, "%s{%lld, %lld, %lld}", g ? ", " : "", (long long)base[0], (long long)base[1],
+                (long long)base[2]);
+  }
+  uc_text_add(text, "};\n");
+}
+
+/* An instruction's operands are written out, as many as a team has columns. */
+static void emit_wgmma(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  int64_t sums = k->nt * 4;
+  const char *type = e->word == UPCONV_F32 ? "tf32" : e->word == UPCONV_F16 ? "f16" : "bf16";
+  uc_text_add(
+      text,
+      "// d += a b: 64 cells by %lld channels; b is the shared matrix that a descriptor names.\n"
+      "__device__ __forceinline__ void wgmma(float (&d)[NT][4], const u32 (&a)[4], unsigned "
+      "long long b) {\n"
+      "  asm volatile(\"{\\n.reg .pred p;\\nsetp.eq.u32 p, 0, 0;\\n\"\n"
+      "      \"wgmma.mma_async.sync.aligned.m64n%lldk%d.f32.%s.%s {\"",
+      (long long)(k->nt * 8), (long long)(k->nt * 8), e->word == UPCONV_F32 ? 8 : 16, type, type);
+  for (int64_t i = 0; i < sums; i++)
+    uc_text_add(text, "%s\"%%%lld%s\"", i % 16 == 0 ? "\n      " : " ", (long long)i,
+                i + 1 < sums ? "," : "");
+  uc_text_add(text, "\n      \"}, {%%%lld,%%%lld,%%%lld,%%%lld}, %%%lld, p, 1, 1%s;\\n}\"\n      :",
+              (long long)sums, (long long)sums + 1, (long long)sums + 2, (long long)sums + 3,
+              (long long)sums + 4, e->word == UPCONV_F32 ? "" : ", 0");
+  for (int64_t i = 0; i < sums; i++)
+    uc_text_add(text, "%s\"+f\"(d[%lld][%lld])%s", i % 8 == 0 && i ? "\n        " : " ",
+                (long long)i / 4, (long long)i % 4, i + 1 < sums ? "," : "");
+  uc_text_add(text,
+              "\n      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b));\n}\n\n");
+}
+
+void uc_cuda_emit_gemm_tables(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  emit_groups(text, k);
+  if (k->wgmma) emit_wgmma(text, e, k);
+}
