@@ -238,6 +238,7 @@ const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
   k->samples = t.samples;
   k->strip = 1;
   k->chunk = s.steps * 8;
+  k->steps_ahead = s.team > 1 ? 1 : s.steps;
   k->chunks = s.chunks;
   k->stages = STAGES;
   k->x_buffers = x_buffers(&s);
