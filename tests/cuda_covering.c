@@ -36,6 +36,8 @@ const covering_case covering_cases[] = {
     {"many channels", FMG, "ci40 co24 in9x10 k4 s2 p1 math=tf32 | leaky_relu | max_pool 2"},
     {"many channels", FMG,
      "ci32 co64 in6x6x6 k3 s2 p1 op1 dtype=f16 | mul @m | extreme_pool 2 dir=@d"},
+    {"many channels", FG, "n2 ci24 co1 in6x7x8 k4 s2 p1 bias math=tf32 | sigmoid"},
+    {"many channels", FG, "ci40 co3 in20x21 k5 s3 p1 dtype=f16 | tanh"},
     {"many channels", FMG, "n2 ci37 co27 in5x6x7 k3 p1 bias math=tf32 | add #r"},
     {"many channels", FMG, "ci22 co10 in6x7x5 k3 s2 d3 p2 dtype=bf16 y=f32"},
     {"many channels", FMG, "n2 ci128 co64 in4x6x8 k4 s2 p1 dtype=f16 layout=ndhwc | relu"},

@@ -278,7 +278,7 @@ static void many_channels(void) {
   check_lines_for("cuda:sm_80", deep, "cuda-gemm",
                   (const char *const[]){"#define WGMMA 0", "#define MOVES_REGISTERS 0",
                                         "#define SAMPLES 2", "#define RESIDUE_BLOCKS 4",
-                                        "struct Rows {", NULL});
+                                        "#define STEPS_AHEAD 4", "struct Rows {", NULL});
   check_lines_for("cuda:sm_100", deep, "cuda-gemm", (const char *const[]){"#define WGMMA 0", NULL});
   /* sums of two teams fill more registers than twelve warps have */
   check_lines("n8 ci256 co128 in8x8x8 k4 s2 p1 math=tf32", "cuda-gemm",

@@ -246,9 +246,10 @@ static double convolution_seconds(const uc_cuda_engine *e) {
   return seconds;
 }
 
-/* *seconds: what the passes themselves expect. */
+/* *seconds: what the passes themselves expect; 0 without memory, of which create will then tell. */
 static const char *try_shape(const upconv_context *context, const uc_lowered *lowered,
                              inner_product inner, double *seconds) {
+  *seconds = 0;
   uc_cuda_engine *e = calloc(1, sizeof *e);
   if (!e) return "no memory";
   describe(e, context, lowered, inner);

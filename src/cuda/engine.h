@@ -6,10 +6,10 @@
  *               shape_depthwise.c, shape_flat.c what is an inner product's own
  *   cost.c      plan time: seconds that a candidate would take
  *   codegen.c   plan time: defines + tables + kernels/(name).cu + the pass's operators -> source text
- *   emit.c      operators as CUDA expressions and loops; emit_flat.c the tables of a flattened depth
+ *   emit.c      operators as CUDA expressions and loops; emit_gemm.c, emit_flat.c tables that one inner product alone has
  *   pack.c      source of the packing kernel, packed layout
  *   module.c    source -> loaded function, through the cache
- *   launch.c    run time: arguments and launches
+ *   launch.c    run time: arguments and launches; arguments.c writes them, rows.c those for x as rows
  *
  * A cell is the unit of work: per axis, R neighbouring outputs of the convolution (its residues), R a multiple of the
  * stride. Cell j covers outputs R j + base + (0 .. R - 1), and tap k of residue rho reads input I j + delta with
@@ -110,8 +110,9 @@ typedef struct uc_cuda_kernel {
   int64_t held,
       shifts; /* gemm: residues with sums of their own; taps, or distinct shifts where residues are columns */
   int64_t teams_n, round, located_at, barriers_at, chunks, stages, x_buffers;
-  double seconds; /* gemm: what it should take */
-  int64_t strip;  /* neighbouring cells along W that a thread finishes together */
+  int64_t steps_ahead; /* gemm without wgmma: whose operands are loaded together */
+  double seconds;      /* gemm: what it should take */
+  int64_t strip;       /* neighbouring cells along W that a thread finishes together */
   /* tensor cores: positions of the input loaded together, and by one instruction; words of a plane and of a step of the
      input tile, and by how much planes are shifted */
   int64_t window, vector, x_plane, x_step_words, skew_odd, skew_high;

@@ -48,26 +48,30 @@ static int64_t fewer_blocks(const uc_cuda_kernel *k) {
   return blocks;
 }
 
-/* Fewer threads on a multiprocessor: fewer blocks or, of one block, fewer teams. */
-static void give_registers(uc_cuda_kernel *k) {
+/* Fewer threads on a multiprocessor: fewer blocks or, of one block, fewer teams. Where there is but one, fewer operands that
+   are loaded together. false: nothing is left to give. */
+static bool give_registers(uc_cuda_kernel *k) {
   if (k->min_blocks > 1) {
     k->min_blocks = fewer_blocks(k);
-    return;
+  } else if (k->teams > 1) {
+    k->teams--;
+    k->shared_floats -= k->team_floats;
+  } else if (k->steps_ahead > 1) {
+    k->steps_ahead /= 2;
+  } else {
+    return false;
   }
-  k->teams--;
-  k->shared_floats -= k->team_floats;
+  return true;
 }
 
-/* Compiles a kernel, for fewer threads a multiprocessor where it would spill otherwise. */
+/* Compiles a kernel, again with more registers where it would spill otherwise. */
 static upconv_status compile_kernel(const uc_cuda_engine *e, uc_cuda_kernel *k, void **image) {
   for (;;) {
     size_t size = 0;
     upconv_status status = compile(e, k->source, image, &size);
-    bool least = k->min_blocks * k->teams <= 1;
-    if (status != UPCONV_OK || least || !spills(k, *image, size)) return status;
+    if (status != UPCONV_OK || !spills(k, *image, size) || !give_registers(k)) return status;
     free(*image);
     *image = NULL;
-    give_registers(k);
     status = uc_cuda_kernel_source(e, k, &k->source);
     if (status != UPCONV_OK) return status;
   }

@@ -298,6 +298,7 @@ const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
   k->chunk = all.steps * 8;
   k->chunks = all.chunks;
   k->stages = STAGES;
+  k->steps_ahead = all.team > 1 ? 1 : all.steps;
   k->strip = 1;
   k->shared_weights = true;
   set_tiling(&ways[best], &t[best], k);

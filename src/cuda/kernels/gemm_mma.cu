@@ -79,7 +79,7 @@ __device__ __forceinline__ void multiply(const Place &p, int tap, u32 x, u32 w, 
   enum { PAIRS = (NT + 1) / 2 };
   u32 address[MT];
   addresses_of(p, tap, x, address);
-#pragma unroll
+#pragma unroll (STEPS_AHEAD) // whose operands may be loaded before the first is multiplied
   for (int q = 0; q < STEPS; q++) {
     u32 rows[MT][4], columns[PAIRS][4];
 #pragma unroll
