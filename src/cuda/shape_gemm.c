@@ -68,7 +68,7 @@ static int64_t x_rows(const setting *s, const tiling *t) {
 }
 
 static int64_t x_buffers(const setting *s) {
-  return s->chunks > 1 ? uc_ceil_div(STAGES - 1, s->least_taps) + 1 : 1;
+  return s->chunks > 1 ? uc_ceil_div(STAGES - 1, uc_max(1, s->least_taps)) + 1 : 1;
 }
 
 static int64_t weight_bytes(const setting *s, const tiling *t) {
