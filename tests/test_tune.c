@@ -77,7 +77,9 @@ static void ignores_damaged_lines(void) {
       "k\tk\tk\tcut\t1 m";
   CHECK_STR(find(text, "k\tk\tk"), "good");
   CHECK_INT(count_lines(text), 2);
-  char *copy = put(strdup(text), "new\tk\tk", "good");
+  char *before = strdup(text);
+  if (!CHECK(before != NULL)) return;
+  char *copy = put(before, "new\tk\tk", "good");
   if (!CHECK(copy != NULL)) return;
   CHECK_INT(count_lines(copy), 3);
   CHECK(strstr(copy, "bad") == NULL && strstr(copy, "cut") == NULL);
