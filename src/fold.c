@@ -220,33 +220,37 @@ static upconv_status fold_taps(weights *w, const uc_fold *fold, int a) {
   return UPCONV_OK;
 }
 
-/* Taps and bias; the division by D is left to the scale of the weights. */
-static upconv_status fold_avg_pool(weights *w, const uc_fold *fold, double *scale, double *bias,
-                                   int64_t channels) {
+/* The taps of all folds. */
+static upconv_status fold_all_taps(const uc_lowered *lowered, weights *w) {
   upconv_status status = UPCONV_OK;
-  double elements = 1;
-  for (int a = 0; a < UC_AXES && !status; a++) {
-    elements *= (double)fold->window.kernel[a];
-    if (fold->window.kernel[a] > 1 || fold->window.stride[a] > 1) status = fold_taps(w, fold, a);
+  for (int i = 0; i < lowered->fold_count; i++) {
+    const uc_fold *fold = &lowered->fold[i];
+    for (int a = 0; fold->kind == UC_FOLD_AVG_POOL && a < UC_AXES && !status; a++)
+      if (fold->window.kernel[a] > 1 || fold->window.stride[a] > 1) status = fold_taps(w, fold, a);
   }
+  return status;
+}
+
+/* Bias, and the division by D, which is left to the scale of the weights. */
+static void average(const uc_fold *fold, double *scale, double *bias, int64_t channels) {
+  double elements = 1;
+  for (int a = 0; a < UC_AXES; a++) elements *= (double)fold->window.kernel[a];
   double divisor = fold->window.divisor ? (double)fold->window.divisor : elements;
   for (int64_t c = 0; c < channels; c++) {
     scale[c] /= divisor;
     bias[c] *= elements / divisor;
   }
-  return status;
 }
 
 /* Folds in order. A scale of the weights commutes with sums of taps, so all scales are applied at
    once, at the end. */
-static upconv_status apply_folds(const uc_lowered *lowered, const uc_values *value, weights *w,
-                                 double *scale, double *bias) {
+static void apply_folds(const uc_lowered *lowered, const uc_values *value, double *scale,
+                        double *bias) {
   int64_t channels = lowered->conv.out_channels;
-  upconv_status status = UPCONV_OK;
-  for (int i = 0; i < lowered->fold_count && !status; i++) {
+  for (int i = 0; i < lowered->fold_count; i++) {
     const uc_fold *fold = &lowered->fold[i];
     if (fold->kind == UC_FOLD_AVG_POOL) {
-      status = fold_avg_pool(w, fold, scale, bias, channels);
+      average(fold, scale, bias, channels);
       continue;
     }
     for (int64_t c = 0; c < channels; c++) {
@@ -255,41 +259,54 @@ static upconv_status apply_folds(const uc_lowered *lowered, const uc_values *val
       if (fold->kind == UC_FOLD_SCALE) scale[c] *= by;
     }
   }
-  return status;
 }
 
-static void apply_scale(const upconv_problem *conv, const weights *w, const double *scale) {
+/* Of input channels from `first` on. */
+static void apply_scale(const upconv_problem *conv, const weights *w, int64_t first,
+                        const double *scale) {
   int64_t inputs = conv->in_channels / conv->groups, outputs = conv->out_channels / conv->groups;
   int64_t taps = w->kernel[0] * w->kernel[1] * w->kernel[2];
   double *to = w->number;
-  for (int64_t g = 0; g < conv->groups; g++)
-    for (int64_t e = 0; e < inputs; e++)
-      for (int64_t c = 0; c < outputs; c++, to += taps)
-        for (int64_t k = 0; k < taps; k++) to[k] *= scale[g * outputs + c];
+  for (int64_t b = 0; b < w->blocks; b++, to += taps) {
+    double by = scale[(first + b / outputs) / inputs * outputs + b % outputs];
+    for (int64_t k = 0; k < taps; k++) to[k] *= by;
+  }
 }
 
-static upconv_status fold_weights(const uc_lowered *lowered, const upconv_parameters *parameters,
-                                  const uc_values *value, uc_folded *folded) {
-  const upconv_problem *source = &lowered->source;
-  upconv_tensor view;
-  upconv_status status = check_weight(source, &parameters->weight, &view);
-  if (status) return status;
-  weights w = {.blocks = view.shape[0] * view.shape[1]};
+upconv_status uc_fold_weights(const uc_lowered *lowered, const uc_folded *folded, int64_t first,
+                              int64_t count, double **number) {
+  upconv_tensor view = folded->source_weight;
+  view.shape[0] = count;
+  view.data = (char *)view.data + first * view.stride[0] * (int64_t)upconv_dtype_size(view.dtype);
+  weights w = {.blocks = count * view.shape[1]};
   for (int a = 0; a < UC_AXES; a++) w.kernel[a] = view.shape[2 + a];
-  w.number = allocate(w.blocks * uc_problem_kernel_size(source));
-  double *scale = allocate(source->out_channels);
-  folded->bias = allocate(source->out_channels);
-  if (!w.number || !scale || !folded->bias) status = no_memory();
-  if (!status) status = read_bias(source, &parameters->bias, folded->bias);
-  if (!status) {
-    read_tensor(&view, w.number);
-    for (int64_t c = 0; c < source->out_channels; c++) scale[c] = 1;
-    status = apply_folds(lowered, value, &w, scale, folded->bias);
+  w.number = allocate(w.blocks * uc_problem_kernel_size(&lowered->source));
+  if (!w.number) return no_memory();
+  read_tensor(&view, w.number);
+  upconv_status status = fold_all_taps(lowered, &w);
+  if (status) {
+    free(w.number);
+    return status;
   }
-  if (!status && lowered->fold_count) apply_scale(&lowered->conv, &w, scale);
-  folded->weight = w.number;
-  free(scale);
-  return status;
+  if (lowered->fold_count) apply_scale(&lowered->conv, &w, first, folded->scale);
+  *number = w.number;
+  return UPCONV_OK;
+}
+
+/* Bias and scale. */
+static upconv_status fold_bias(const uc_lowered *lowered, const upconv_parameters *parameters,
+                               const uc_values *value, uc_folded *folded) {
+  const upconv_problem *source = &lowered->source;
+  upconv_status status = check_weight(source, &parameters->weight, &folded->source_weight);
+  if (status) return status;
+  folded->scale = allocate(source->out_channels);
+  folded->bias = allocate(source->out_channels);
+  if (!folded->scale || !folded->bias) return no_memory();
+  status = read_bias(source, &parameters->bias, folded->bias);
+  if (status) return status;
+  for (int64_t c = 0; c < source->out_channels; c++) folded->scale[c] = 1;
+  apply_folds(lowered, value, folded->scale, folded->bias);
+  return UPCONV_OK;
 }
 
 /* ---- everything ---- */
@@ -330,19 +347,32 @@ static upconv_status bind(const uc_lowered *lowered, const uc_values *value, uc_
   return UPCONV_OK;
 }
 
-upconv_status uc_fold_parameters(const uc_lowered *lowered, const upconv_parameters *parameters,
-                                 uc_folded *folded) {
+upconv_status uc_fold_all_but_weights(const uc_lowered *lowered,
+                                      const upconv_parameters *parameters, uc_folded *folded) {
   if (!parameters) return uc_fail(UPCONV_INVALID_ARGUMENT, "parameters is NULL");
-  uc_folded result = {NULL, NULL, NULL, 0};
+  uc_folded result = {.weight = NULL};
   upconv_status status = uc_param_check_count(lowered, parameters);
   uc_values *value = calloc((size_t)lowered->param_count + 1, sizeof *value);
   if (!status && !value) status = no_memory();
   for (int i = 0; i < lowered->param_count && !status; i++)
     status = uc_param_evaluate(lowered, i, parameters, value);
-  if (!status) status = fold_weights(lowered, parameters, value, &result);
+  if (!status) status = fold_bias(lowered, parameters, value, &result);
   if (!status) status = bind(lowered, value, &result);
   for (int i = 0; value && i < lowered->param_count; i++) free(value[i].number);
   free(value);
+  if (status)
+    uc_folded_free(&result);
+  else
+    *folded = result;
+  return status;
+}
+
+upconv_status uc_fold_parameters(const uc_lowered *lowered, const upconv_parameters *parameters,
+                                 uc_folded *folded) {
+  uc_folded result;
+  upconv_status status = uc_fold_all_but_weights(lowered, parameters, &result);
+  if (status) return status;
+  status = uc_fold_weights(lowered, &result, 0, lowered->conv.in_channels, &result.weight);
   if (status)
     uc_folded_free(&result);
   else
@@ -356,5 +386,6 @@ void uc_folded_free(uc_folded *folded) {
   free(folded->param);
   free(folded->weight);
   free(folded->bias);
-  *folded = (uc_folded){NULL, NULL, NULL, 0};
+  free(folded->scale);
+  *folded = (uc_folded){.weight = NULL};
 }

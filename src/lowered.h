@@ -91,11 +91,21 @@ typedef struct uc_folded {
   double *bias;   /* [out_channels]; zeros where there is none */
   double **param; /* per declaration of lowered->tail: one number, or one per channel */
   int param_count;
+  /* what uc_fold_weights needs */
+  upconv_tensor source_weight; /* the caller's, canonical */
+  double *scale;               /* of the weights, per output channel */
 } uc_folded;
 
 /* Checks the caller's parameters against the source problem (names, ranks, shapes) and evaluates params and folds. */
 upconv_status uc_fold_parameters(const uc_lowered *lowered, const upconv_parameters *parameters,
                                  uc_folded *folded);
+/* The same, but for the weights: they are NULL. */
+upconv_status uc_fold_all_but_weights(const uc_lowered *lowered,
+                                      const upconv_parameters *parameters, uc_folded *folded);
+/* The weights of `count` input channels of one group, from channel `first` of all on; number is the caller's to free. Large
+   weights are packed so, piece by piece: a copy of all in float64 would take longer to get from the system than to fill. */
+upconv_status uc_fold_weights(const uc_lowered *lowered, const uc_folded *folded, int64_t first,
+                              int64_t count, double **number);
 void uc_folded_free(uc_folded *folded);
 
 /* The same checks without reading a number, for backends that fold where the parameters are. weight:

@@ -244,7 +244,7 @@ static void vectors(void) {
 /* ---- refusals ---- */
 
 static void check_refused(setup *s, upconv_status status, const char *message) {
-  uc_folded f = {NULL, NULL, NULL, -1};
+  uc_folded f = {.param_count = -1};
   CHECK_STATUS(fold(s, &f), status);
   CHECK_STR(upconv_last_error(), message);
   CHECK_INT(f.param_count, -1);

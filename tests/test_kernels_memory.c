@@ -227,6 +227,33 @@ static void copying_pieces(void) {
       for (size_t l = 0; l < CHECK_COUNT(lengths); l++) check_copy_pieces(isa, rows, lengths[l]);
 }
 
+/* Rows end where memory ends; what no span names keeps its bytes. */
+static void check_add_spans(const uc_isa *isa, int64_t rows, int64_t n) {
+  int64_t dst_stride = n + 5, src_stride = n + 2, half = n / 2;
+  size_t src_bytes = (size_t)((rows - 1) * src_stride + n) * sizeof(float);
+  size_t dst_bytes = (size_t)((rows - 1) * dst_stride + n) * sizeof(float);
+  float *src = edge_alloc(src_bytes), *dst = edge_alloc(dst_bytes), *wanted = malloc(dst_bytes);
+  for (size_t i = 0; i < dst_bytes / sizeof *dst; i++) wanted[i] = dst[i] = number((int64_t)i + 7);
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t i = 0; i < n; i++) {
+      src[r * src_stride + i] = number(r * n + i);
+      if (i != half) wanted[r * dst_stride + i] += src[r * src_stride + i];
+    }
+  uc_span span[] = {{0, 0, half}, {half + 1, half + 1, n - half - 1}};
+  isa->add_spans(dst, src, span, 2, rows, dst_stride, src_stride);
+  CHECK_MSG(memcmp(dst, wanted, dst_bytes) == 0, "%s, %d rows of %d", isa->name, (int)rows, (int)n);
+  edge_free(src, src_bytes);
+  edge_free(dst, dst_bytes);
+  free(wanted);
+}
+
+static void adding_spans(void) {
+  const uc_isa *isa;
+  for (int k = 0; (isa = uc_isa_available(k)); k++)
+    for (int64_t rows = 1; rows < 4; rows++)
+      for (size_t l = 0; l < CHECK_COUNT(lengths); l++) check_add_spans(isa, rows, lengths[l]);
+}
+
 /* ---- interleave ---- */
 
 enum { MOST_ROWS = 17 };
@@ -334,6 +361,7 @@ int main(int argc, char **argv) {
       {"rows_past_the_caches", rows_past_the_caches},
       {"rows_of_any_stride", rows_of_any_stride},
       {"copying_pieces", copying_pieces},
+      {"adding_spans", adding_spans},
       {"interleaving", interleaving},
       {"transposing", transposing},
   };

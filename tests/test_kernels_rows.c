@@ -48,19 +48,24 @@ static bool same_number(float a, float b) { return a == b || same_bits(a, b); }
 
 /* ---- accumulate ---- */
 
-typedef void (*accumulate)(float *dst, const float *src, int64_t stride, int64_t n);
+typedef void (*accumulate)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                           int64_t stride, int64_t n, bool first);
 
 static void check_accumulate(accumulate kernel, pair_formula formula, const char *name,
-                             int64_t stride, int64_t n) {
+                             int64_t stride, int64_t n, int64_t taps, bool first) {
   uint64_t seed = (uint64_t)(n * 100 + stride);
-  size_t src_floats = stride == 1 ? padded(n) : (size_t)((n - 1) * stride + 1);
+  static const int64_t tap[] = {3, 0, 5};
+  size_t src_floats = (stride == 1 ? padded(n) : (size_t)((n - 1) * stride + 1)) + 5;
   float *src = edge_alloc(src_floats * sizeof *src);
   float *dst = check_alloc(padded(n) * sizeof *dst, 0),
         *wanted = malloc((size_t)n * sizeof *wanted);
   fill(src, (int64_t)src_floats, true, &seed);
   fill(dst, (int64_t)padded(n), true, &seed);
-  for (int64_t i = 0; i < n; i++) wanted[i] = formula(dst[i], src[i * stride]);
-  kernel(dst, src, stride, n);
+  for (int64_t i = 0; i < n; i++) {
+    wanted[i] = first ? src[tap[0] + i * stride] : formula(dst[i], src[tap[0] + i * stride]);
+    for (int64_t t = 1; t < taps; t++) wanted[i] = formula(wanted[i], src[tap[t] + i * stride]);
+  }
+  kernel(dst, src, tap, taps, stride, n, first);
   for (int64_t i = 0; i < n; i++)
     CHECK_MSG(same_number(dst[i], wanted[i]), "%s, stride %d: element %d of %d is %g, not %g", name,
               (int)stride, (int)i, (int)n, (double)dst[i], (double)wanted[i]);
@@ -73,11 +78,15 @@ static void accumulating(void) {
   const uc_isa *isa;
   for (int k = 0; (isa = uc_isa_available(k)); k++)
     for (int64_t stride = 1; stride <= 5; stride++)
-      for (size_t l = 0; l < CHECK_COUNT(lengths); l++) {
-        check_accumulate(isa->accumulate_max, larger, isa->name, stride, lengths[l]);
-        check_accumulate(isa->accumulate_min, smaller, isa->name, stride, lengths[l]);
-        check_accumulate(isa->accumulate_add, sum, isa->name, stride, lengths[l]);
-      }
+      for (size_t l = 0; l < CHECK_COUNT(lengths); l++)
+        for (int64_t taps = 1; taps <= 3; taps++) {
+          bool first = taps % 2 == 1;
+          check_accumulate(isa->accumulate_max, larger, isa->name, stride, lengths[l], taps, first);
+          check_accumulate(isa->accumulate_min, smaller, isa->name, stride, lengths[l], taps,
+                           !first);
+          check_accumulate(isa->accumulate_add, sum, isa->name, stride, lengths[l], taps, first);
+          check_accumulate(isa->accumulate_add, sum, isa->name, stride, lengths[l], taps, !first);
+        }
 }
 
 /* ---- a row into a number ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random problems through the public API: every candidate, with and without rewriting, for 1, 2 and
- * 3 threads, against the oracle, element by element.
+ * Random problems through the public API: every candidate, with and without rewriting, for 1, 2, 3
+ * and 7 threads, against the oracle, element by element.
  *
  *   test_random                            300 problems
  *   test_random --count 2000 --seed 7      more; from 2000 on, under 50 cases of anything is wrong
@@ -22,10 +22,11 @@
 #include "random_problem.h"
 #include "tally.h"
 
-enum { MOST_THREADS = 3, ENOUGH_CASES = 50, COUNT_FOR_ENOUGH = 2000 };
+enum { COUNTS = 4, ENOUGH_CASES = 50, COUNT_FOR_ENOUGH = 2000 };
 
-static upconv_context *context[MOST_THREADS]; /* [t] has t + 1 threads */
-static bool on_device; /* then they are alike, and repeat each other's work */
+static const int threads[COUNTS] = {1, 2, 3, 7};
+static upconv_context *context[COUNTS]; /* of so many threads */
+static bool on_device;                  /* then they are alike, and repeat each other's work */
 
 /* A problem with its data and what the oracle says. */
 typedef struct test_case {
@@ -305,7 +306,7 @@ static void check_plan_text(test_case *c, const upconv_plan *plan) {
   expect(c, CHECK(length > 0 && text[0]));
 }
 
-/* The whole y with t + 1 threads. */
+/* The whole y. */
 static bool run_whole(test_case *c, const upconv_plan *plan, const unsigned char *packed,
                       random_tensor *y) {
   make_output(c, c->y_shape, y);
@@ -321,7 +322,7 @@ static bool run_whole(test_case *c, const upconv_plan *plan, const unsigned char
 static void run_options(test_case *c, const upconv_plan_options *options) {
   static const int64_t nowhere[UPCONV_MAX_RANK] = {0};
   random_tensor first = {.buffer = NULL};
-  for (int t = 0; t < MOST_THREADS; t++) {
+  for (int t = 0; t < COUNTS; t++) {
     upconv_plan *plan;
     unsigned char *packed;
     random_tensor y = {.buffer = NULL};
@@ -330,7 +331,7 @@ static void run_options(test_case *c, const upconv_plan_options *options) {
                   options->no_fuse      ? "no_fuse"
                   : options->no_rewrite ? "no_rewrite"
                                         : "rewritten",
-                  t + 1);
+                  threads[t]);
     if (!expect(
             c, CHECK_STATUS(upconv_plan_create(context[t], c->problem, c->epilogue, options, &plan),
                             UPCONV_OK)))
@@ -461,8 +462,8 @@ static bool create_contexts(void) {
            upconv_last_error());
     exit(77);
   }
-  for (int t = 0; t < MOST_THREADS; t++) {
-    upconv_context_options options = {.device = on_device ? "cuda" : "cpu", .threads = t + 1};
+  for (int t = 0; t < COUNTS; t++) {
+    upconv_context_options options = {.device = on_device ? "cuda" : "cpu", .threads = threads[t]};
     if (!CHECK_STATUS(upconv_context_create(&options, &context[t]), UPCONV_OK)) return false;
   }
   printf("%s\n", upconv_context_describe(context[0]));
@@ -517,7 +518,7 @@ int main(int argc, char **argv) {
     if (!on_device) random_corners_expect();
     failed = run_all(seed, count);
   }
-  for (int t = 0; t < MOST_THREADS; t++) upconv_context_destroy(context[t]);
+  for (int t = 0; t < COUNTS; t++) upconv_context_destroy(context[t]);
   tally_free();
   return failed;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU's three candidates: one engine, three ways to fill the convolution's tile. */
+/* The CPU's four candidates: one engine, four ways to fill the convolution's tile. */
 #include "candidates.h"
 
 #include <stdlib.h>
@@ -39,20 +39,50 @@ static double macs(const uc_lowered *lowered) {
   return uc_problem_macs(&lowered->conv, lowered->conv.batch, in_size);
 }
 
-static double tiled_cost(const upconv_context *context, const uc_lowered *lowered) {
+/* What the costs depend on: channels of a group, products of an output, and inputs along W. */
+typedef struct sizes {
+  double in, out, products, width;
+} sizes;
+
+static sizes sizes_of(const uc_lowered *lowered) {
+  const upconv_problem *p = &lowered->conv;
+  sizes z = {.in = (double)(p->in_channels / p->groups),
+             .out = (double)(p->out_channels / p->groups)};
+  if (z.in < 1) z.in = 1;
+  z.products = z.in;
+  for (int a = 0; a < UC_AXES; a++)
+    z.products *= (double)p->axis[a].kernel / (double)p->axis[a].stride;
+  z.width = p->axis[2].in_size < 1 ? 1 : (double)p->axis[2].in_size;
+  return z;
+}
+
+/* Time were everything multiply-adds. The factors below are fits to 60 problems, each measured with these three candidates
+   on one thread; see docs/DECISIONS.md. */
+static double plain_cost(const upconv_context *context, const uc_lowered *lowered) {
   return macs(lowered) /
          (VECTOR_MACS_PER_LANE * context->isa->width * uc_threads_count(context->threads));
 }
 
-/* Each number gathered into a panel is worth it for many output channels, each sum kept in memory for many products:
-   otherwise the tile, whose inputs are read in place, is faster. Measured. */
+/* Every input vector is loaded for each tap: with one output channel that is most of the time. Rows shorter than a vector
+   are mostly padding. */
+static double tiled_cost(const upconv_context *context, const uc_lowered *lowered) {
+  sizes z = sizes_of(lowered);
+  double factor = 0.93 + 1.2 / z.out + 33 / z.products;
+  if (z.out == 1) factor += 0.7;
+  if (z.width < UC_PAD) factor += 2 / z.width;
+  return plain_cost(context, lowered) * factor;
+}
+
+/* Each number gathered into a panel is worth it for many output channels. */
 static double panels_cost(const upconv_context *context, const uc_lowered *lowered) {
-  const upconv_problem *p = &lowered->conv;
-  double channels = (double)(p->out_channels / p->groups);
-  double products = (double)(p->in_channels / p->groups);
-  for (int a = 0; a < UC_AXES; a++)
-    products *= (double)p->axis[a].kernel / (double)p->axis[a].stride;
-  return tiled_cost(context, lowered) * (0.6 + 4 / channels + 16 / products);
+  sizes z = sizes_of(lowered);
+  return plain_cost(context, lowered) * (0.84 + 7.5 / z.out + 8 / z.in + 4 / z.products);
+}
+
+/* Each product written and added where it belongs is worth it for many input channels. */
+static double products_cost(const upconv_context *context, const uc_lowered *lowered) {
+  sizes z = sizes_of(lowered);
+  return plain_cost(context, lowered) * (0.78 + 0.6 / z.out + 13 / z.in + 20 / z.products);
 }
 
 static double direct_cost(const upconv_context *context, const uc_lowered *lowered) {
@@ -83,6 +113,7 @@ static upconv_status create(upconv_context *context, uc_lowered *lowered, bool n
   e->lowered = lowered;
   e->scalar = way->scalar;
   e->panels = way->panels;
+  e->products = way->products;
   upconv_status status = uc_program_build(lowered, no_fuse, NULL, &e->program);
   if (status == UPCONV_OK) status = uc_engine_plan_weights(e);
   if (status != UPCONV_OK) {
@@ -101,6 +132,11 @@ static upconv_status create_tiled(upconv_context *context, uc_lowered *lowered, 
 static upconv_status create_panels(upconv_context *context, uc_lowered *lowered, bool no_fuse,
                                    void **state) {
   return create(context, lowered, no_fuse, &(uc_engine){.panels = true}, state);
+}
+
+static upconv_status create_products(upconv_context *context, uc_lowered *lowered, bool no_fuse,
+                                     void **state) {
+  return create(context, lowered, no_fuse, &(uc_engine){.panels = true, .products = true}, state);
 }
 
 static upconv_status create_direct(upconv_context *context, uc_lowered *lowered, bool no_fuse,
@@ -170,6 +206,11 @@ const uc_candidate uc_candidate_cpu_tiled = {
 const uc_candidate uc_candidate_cpu_panels = {
     "cpu-panels", true, false,     tiled_refuses, panels_cost, create_panels, destroy,
     packed_size,  pack, workspace, execute,       explain,     NULL};
+
+const uc_candidate uc_candidate_cpu_products = {
+    "cpu-products",  true,    false,       tiled_refuses, products_cost,
+    create_products, destroy, packed_size, pack,          workspace,
+    execute,         explain, NULL};
 
 const uc_candidate uc_candidate_cpu_direct = {
     "cpu-direct", true, false,     refuses, direct_cost, create_direct, destroy,

@@ -71,10 +71,11 @@ typedef struct work {
   int64_t b0, b1, e0, e1;
 } work;
 
-/* Weights of a block, for the chunk and phase under way. */
-static const float *phase_weights(const work *k, const uc_block *b, const uc_residue r[UC_AXES]) {
+/* Weights of the first block, for the chunk and phase under way, and how many numbers follow for each channel. */
+static const float *phase_weights(const work *k, const uc_residue r[UC_AXES], int64_t *channel) {
   const uc_run *run = k->tile->run;
-  return uc_phase_weights(run->engine, run->packed, b, r, k->e0, k->e1);
+  *channel = r[0].phase->count * r[1].phase->count * r[2].phase->count * (k->e1 - k->e0);
+  return uc_phase_weights(run->engine, run->packed, &run->engine->block[k->b0], r, k->e0, k->e1);
 }
 
 /* Where along an axis, in the input tile, position 0 reads with tap 0. */
@@ -89,23 +90,29 @@ static uc_range live_taps(const work *k, const uc_residue *r, int a, int64_t j0,
 /* The chunk of channels after which the bias is added. */
 static bool last_chunk(const work *k) { return k->e1 >= k->tile->run->engine->group_in; }
 
-static void run_blocks(const work *k, const uc_residue r[UC_AXES], const taps *list, int64_t in_at,
-                       int64_t out_at, int64_t n) {
+/* The convolution of all blocks, but for taps, places and size. */
+static uc_conv_block common_block(const work *k, const taps *list) {
+  return (uc_conv_block){.channels = k->e1 - k->e0,
+                         .offset = list->offset,
+                         .weight_row = list->row,
+                         .x_stride = k->x->channel,
+                         .first = k->e0 == 0,
+                         .dst_stride = k->conv->channel};
+}
+
+/* weight: of the first block, with so many numbers a channel. */
+static void run_blocks(const work *k, uc_conv_block *block, const float *weight,
+                       int64_t per_channel, int64_t out_at) {
   const uc_engine *e = k->tile->run->engine;
+  const float *bias = last_chunk(k) ? k->tile->run->packed + e->bias_at : NULL;
   for (int64_t i = k->b0; i < k->b1; i++) {
     const uc_block *b = &e->block[i];
-    uc_conv_block block = {
-        .mc = b->mc, .taps = list->count, .channels = k->e1 - k->e0, .offset = list->offset};
-    block.weight_row = list->row;
-    block.weight = phase_weights(k, b, r);
-    block.x = k->input + in_at;
-    block.x_stride = k->x->channel;
-    block.first = k->e0 == 0;
-    block.bias = last_chunk(k) ? k->tile->run->packed + e->bias_at + b->channel : NULL;
-    block.dst = k->dst + (b->channel - k->c0) * k->conv->channel + out_at;
-    block.dst_stride = k->conv->channel;
-    block.n = n;
-    e->isa->conv(&block);
+    block->mc = b->mc;
+    block->weight = weight;
+    block->bias = bias ? bias + b->channel : NULL;
+    block->dst = k->dst + (b->channel - k->c0) * k->conv->channel + out_at;
+    e->isa->conv(block);
+    weight += b->mc * per_channel;
   }
 }
 
@@ -117,6 +124,9 @@ static void run_residue(const work *k, const uc_residue r[UC_AXES], int64_t out_
   taps list = {lists, lists + k->tile->run->engine->max_taps, -1};
   uc_range live[UC_AXES], known[UC_AXES] = {{0, 0}, {0, 0}, {0, 0}};
   live[2] = live_taps(k, &r[2], 2, 0, r[2].positions);
+  int64_t per_channel;
+  const float *weight = phase_weights(k, r, &per_channel);
+  uc_conv_block block = common_block(k, &list);
   int64_t step = tiling->flat ? r[1].positions : 1; /* rows per run of positions */
   for (int64_t jd = 0; jd < r[0].positions; jd++) {
     live[0] = live_taps(k, &r[0], 0, jd, jd + 1);
@@ -128,8 +138,10 @@ static void run_residue(const work *k, const uc_residue r[UC_AXES], int64_t out_
       }
       int64_t in_at = (local_input(k, &r[0], 0) + jd) * k->x->plane +
                       (local_input(k, &r[1], 1) + jh) * k->x->row + local_input(k, &r[2], 2);
-      run_blocks(k, r, &list, in_at, out_at + jd * k->conv->plane + jh * k->conv->row,
-                 (step - 1) * k->conv->row + r[2].positions);
+      block.taps = list.count;
+      block.x = k->input + in_at;
+      block.n = (step - 1) * k->conv->row + r[2].positions;
+      run_blocks(k, &block, weight, per_channel, out_at + jd * k->conv->plane + jh * k->conv->row);
     }
   }
 }
@@ -138,7 +150,8 @@ static void run_residue(const work *k, const uc_residue r[UC_AXES], int64_t out_
 
 static float sum_element(const work *k, const uc_block *b, int m, const uc_residue r[UC_AXES],
                          const int64_t j[UC_AXES], float sum) {
-  const float *weight = phase_weights(k, b, r);
+  const uc_run *run = k->tile->run;
+  const float *weight = uc_phase_weights(run->engine, run->packed, b, r, k->e0, k->e1);
   uc_range live[UC_AXES];
   for (int a = 0; a < UC_AXES; a++) live[a] = live_taps(k, &r[a], a, j[a], j[a] + 1);
   int64_t channels = k->e1 - k->e0;
@@ -226,6 +239,10 @@ static int64_t block_of(const uc_engine *e, int64_t channel) {
 void uc_conv_tile(uc_tile *tile, const uc_layout *conv, float *dst, int64_t c0, int64_t c1) {
   const uc_engine *e = tile->run->engine;
   int64_t b = block_of(e, c0), end = block_of(e, c1 - 1) + 1;
+  if (e->products) {
+    uc_product_sums(tile, &(uc_sums){dst, conv, c0, tile->n, 1, 0}, b, end);
+    return;
+  }
   int64_t groups_held = uc_max(1, tile->run->tiling.x_channels / uc_max(1, e->group_in));
   while (b < end) {
     int64_t g = e->block[b].group, stop = b;

@@ -9,6 +9,7 @@
  *   tile.c      (run time)   boxes, layouts and steps of one tile
  *   conv_tile.c, op_tile.c   what a step does
  *   panel.c                  the convolution of several samples at once where channels are deep
+ *   product.c                products of all inputs and weights first, then their sums
  */
 #ifndef UPCONV_CPU_ENGINE_H
 #define UPCONV_CPU_ENGINE_H
@@ -25,7 +26,9 @@
 
 /* Up to UC_MAX_MC output channels of one group that are computed together. Packed are, for each group, for each chunk of
    input channels, for each phase (outermost axis first), for each block, for each tap, for each channel of the chunk:
-   mc weights. So what a phase reads while it walks the blocks is one stream. */
+   mc weights. So what a phase reads while it walks the blocks is one stream. product.c has no phases: for each group, for
+   each chunk, for each tap_group kernel elements from the last one on, for each block, for each channel of the chunk, for
+   each of these elements: mc weights. */
 typedef struct uc_block {
   int64_t group, channel; /* channel: of all output channels */
   int mc;
@@ -43,6 +46,8 @@ enum {
   UC_FLAT_CHUNK =
       16, /* where one block is all of a group's output channels: inputs that a tap has read are still in the
                          first-level cache when the next one reads them */
+  UC_RUN = 256, /* positions whose products are computed together (product.c) */
+  UC_PRODUCT_CHUNK = 256,
   UC_PANEL = 48 /* positions of a panel: what every instruction set's registers divide */
 };
 
@@ -52,8 +57,9 @@ typedef struct uc_engine {
   double stream_bytes; /* a y larger than this is stored past the caches */
   uc_lowered *lowered;
   uc_program program;
-  bool panels; /* candidate cpu-panels */
-  bool scalar; /* candidate cpu-direct: one element at a time, borders skipped */
+  bool panels;   /* candidates cpu-panels and cpu-products: sums of several samples at once */
+  bool products; /* candidate cpu-products */
+  bool scalar;   /* candidate cpu-direct: one element at a time, borders skipped */
   uc_axis_table table[UC_AXES];
   int64_t kernel_size; /* K0 * K1 * K2 */
   int64_t group_in, group_out;
@@ -61,7 +67,8 @@ typedef struct uc_engine {
       chunk; /* input channels per chunk: a property of the problem, so that sums keep their order */
   int64_t block_count;
   uc_block *block;
-  int64_t max_taps; /* of one phase */
+  int64_t max_taps;  /* of one phase */
+  int64_t tap_group; /* kernel elements whose products are computed together (product.c) */
   /* the packed buffer, in floats */
   int64_t weight_at, bias_at, packed_floats;
   int64_t *param_at, *param_size; /* per parameter of the rewritten epilogue */
@@ -178,6 +185,15 @@ int64_t uc_input_count(const uc_axis *axis, int64_t size);
 
 /* Channels [c0, c1) of the convolution, which begin at a block's first channel. dst: its tile buffer, channel c0 first. */
 void uc_conv_tile(uc_tile *tile, const uc_layout *layout, float *dst, int64_t c0, int64_t c1);
+/* Where sums lie: of samples [n, n + samples), of channels from `channel` on. */
+typedef struct uc_sums {
+  float *data;
+  const uc_layout *layout;
+  int64_t channel, n, samples, sample_pitch;
+} uc_sums;
+
+/* Blocks [b0, b1), whole: products, then sums. */
+void uc_product_sums(const uc_tile *tile, const uc_sums *to, int64_t b0, int64_t b1);
 /* Sums of blocks [b0, b1) for the tile's samples, whole. */
 void uc_panel_sums(const uc_tile *tile, const uc_layout *layout, int64_t b0, int64_t b1);
 /* How they lie, where a channel of sample n begins, and a copy of the channels under way in a tile buffer. */

@@ -12,18 +12,21 @@
 #include "engine.h"
 
 enum {
-  BUDGET = 40 * 1024,   /* floats of scratch that a tile should stay within */
-  CHANNEL_PIECE = 512,  /* positions that a channel operator takes at once */
-  TASKS_PER_THREAD = 4, /* so that threads finish together */
-  REDUCTION_TASKS = 16, /* per sample */
-  START_COST = 60,      /* of a run of positions, in multiply-adds of vectors */
-  FIRST_WIDTH = 512,    /* positions along W that are never worth splitting further */
-  SUMS = 128 * 1024,    /* floats of sums that a tile of panels should stay within */
-  PANEL = 48 * 1024,    /* floats of a panel, about */
-  PANEL_TAPS = 32,      /* and at most so many taps */
-  PART = 128,           /* output channels that make gathering cheap */
-  LEAST_PART = 64,      /* and those for which it is cheap enough, where tasks are few */
-  DEEP = 64             /* products of an output from which on its sums may leave the registers */
+  BUDGET = 64 * 1024,        /* floats of scratch that a tile should stay within */
+  CHANNEL_PIECE = 512,       /* positions that a channel operator takes at once */
+  TASKS_PER_THREAD = 4,      /* so that threads finish together */
+  REDUCTION_TASKS = 16,      /* per sample */
+  START_COST = 60,           /* of a run of positions, in multiply-adds of vectors */
+  FIRST_WIDTH = 512,         /* positions along W that are never worth splitting further */
+  SUMS = 128 * 1024,         /* floats of sums that a tile of panels should stay within */
+  PRODUCT_SUMS = 256 * 1024, /* the same of cpu-products, which adds to them less often */
+  PANEL = 48 * 1024,         /* floats of a panel, about */
+  PANEL_TAPS = 32,           /* and at most so many taps */
+  PART = 128,                /* output channels that make gathering cheap */
+  LEAST_PART = 64,           /* and those for which it is cheap enough, where tasks are few */
+  PRODUCT_PART = 32,         /* the same of cpu-products, which gathers once for all taps */
+  LEAST_PRODUCT_PART = 8,
+  DEEP = 64 /* products of an output from which on its sums may leave the registers */
 };
 
 static int64_t padded(int64_t n) { return (n + UC_PAD - 1) / UC_PAD * UC_PAD; }
@@ -91,7 +94,7 @@ static void measure_at(const uc_engine *e, const uc_pass *pass, uc_tiling *t,
 
 static void measure_input(const uc_engine *e, const uc_pass *pass, uc_tiling *t) {
   t->x_channels = t->x_channel = 0;
-  if (!pass->conv || t->panels) return;
+  if (!pass->conv || t->panels || e->products) return;
   int64_t round = uc_max(t->block_channels, UC_MAX_MC);
   int64_t groups = uc_min(e->lowered->conv.groups, uc_max(1, round / e->group_out));
   t->x_channels = e->chunk < e->group_in ? e->chunk : e->group_in * groups;
@@ -102,9 +105,18 @@ static void measure_input(const uc_engine *e, const uc_pass *pass, uc_tiling *t)
   t->x_channel = x.channel;
 }
 
+/* A run's inputs and products, what they are made of and where they go, and a row to convert; returns the end. */
+static int64_t measure_products(const uc_engine *e, uc_tiling *t, int64_t at) {
+  const int64_t pitch = UC_RUN + UC_PAD, per_piece = sizeof(uc_span) / sizeof(float);
+  t->panel_at = at;
+  t->pieces_at = t->panel_at + (e->chunk + UC_MAX_MC) * pitch + 2 * UC_PAD;
+  t->row_at = t->pieces_at + padded((UC_MAX_MC * UC_RUN + 1) * per_piece);
+  return t->row_at + e->chunk * pitch + UC_PAD;
+}
+
 /* The sums of a part's channels, a panel, and a row to convert; returns the floats. */
 static int64_t measure_panels(const uc_engine *e, uc_tiling *t, int64_t at) {
-  if (!t->panels) return 0;
+  if (!t->panels) return e->products ? measure_products(e, t, at) - at : 0;
   int64_t residues = e->table[0].stride * e->table[1].stride * e->table[2].stride;
   t->sums_residue = padded(t->samples * t->positions);
   /* not a power of two, which would drive the channels of a block out of the first-level cache */
@@ -113,12 +125,20 @@ static int64_t measure_panels(const uc_engine *e, uc_tiling *t, int64_t at) {
   t->panel_taps =
       uc_min(uc_min(e->max_taps * panels, PANEL_TAPS), uc_max(1, PANEL / (e->chunk * UC_PANEL)));
   t->sums_at = at;
+  if (e->products)
+    return measure_products(e, t, at + t->part_blocks * UC_MAX_MC * t->sums_channel) - at;
   t->panel_at = t->sums_at + t->part_blocks * UC_MAX_MC * t->sums_channel;
   t->pieces_at = t->panel_at + t->panel_taps * e->chunk * UC_PANEL + UC_PAD;
   /* a row of a tap is one piece, with zeros at both ends, and zeros end the panel */
   int64_t most = t->panel_taps * (3 * UC_PANEL + 1);
   t->row_at = t->pieces_at + padded(most * (int64_t)(sizeof(uc_piece) / sizeof(float)));
   return t->row_at + e->chunk * (UC_PANEL + UC_PAD) + UC_PAD - at;
+}
+
+/* product.c keeps three 64-bit numbers for each. */
+static int64_t kernel_extents(const uc_engine *e) {
+  const uc_axis *axis = e->lowered->conv.axis;
+  return axis[0].kernel + axis[1].kernel + axis[2].kernel;
 }
 
 /* Fills the tiling's sizes and the slots' offsets for t->tile. box, layout: room for the steps. */
@@ -144,7 +164,7 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
   t->x_at = at;
   at += padded(t->x_channels * t->x_channel) + 2 * UC_PAD;
   t->taps_at = at;
-  at += padded(4 * e->max_taps);
+  at += e->products ? padded(kernel_extents(e) * 6) : padded(4 * e->max_taps);
   at += measure_panels(e, t, at);
   t->rows_at = at;
   at += padded(widest) * (step_channels(pass, &pass->step[pass->target], t) + 1);
@@ -161,7 +181,7 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
    the cost of starting a run in multiply-adds of vectors. */
 static bool flat_pays(const uc_engine *e, const uc_pass *pass, const uc_layout *layout,
                       const uc_tiling *t) {
-  if (!pass->conv || t->panels) return false;
+  if (!pass->conv || t->panels || e->products) return false;
   int k = 0;
   while (pass->step[k].kind != UC_STEP_CONV) k++;
   const uc_axis_table *table = e->table;
@@ -205,17 +225,23 @@ static int64_t even(int64_t extent, int64_t tile, int64_t unit) {
   return uc_min(extent, uc_ceil_div(size, unit) * unit);
 }
 
+static int64_t most_sums(const uc_engine *e) { return e->products ? PRODUCT_SUMS : SUMS; }
+
+static int64_t least_part(const uc_engine *e) {
+  return e->products ? LEAST_PRODUCT_PART : LEAST_PART;
+}
+
 /* Whether sums and slots fit, and enough tasks remain: parts of the channels may still get smaller. */
-static bool panels_fit(chooser *c, int64_t least_part) {
+static bool panels_fit(chooser *c, int64_t part) {
   uc_tiling *t = c->t;
-  int64_t parts = uc_ceil_div(c->e->block_count * UC_MAX_MC, least_part);
+  int64_t parts = uc_ceil_div(c->e->block_count * UC_MAX_MC, part);
   if (c->pass->all_channels) parts = 1;
-  return fits(c) && t->part_blocks * UC_MAX_MC * (t->sums_channel - UC_PAD) <= SUMS &&
+  return fits(c) && t->part_blocks * UC_MAX_MC * (t->sums_channel - UC_PAD) <= most_sums(c->e) &&
          tile_count(t) * uc_ceil_div(c->batch, t->samples) * parts >= c->tasks;
 }
 
 static bool suits(chooser *c) {
-  if (c->t->panels) return panels_fit(c, LEAST_PART);
+  if (c->t->panels) return panels_fit(c, least_part(c->e));
   return fits(c) && tile_count(c->t) >= c->least_tiles;
 }
 
@@ -283,13 +309,22 @@ static bool takes_whole(chooser *c, int64_t channels) {
   return false;
 }
 
+/* cpu-products: runs are full, and rows that lack the same taps (there are none where outputs have one tap) are whole
+   vectors. */
+static bool many_samples(const chooser *c) {
+  const uc_tiling *t = c->t;
+  return c->e->products && t->samples * t->positions >= UC_RUN &&
+         (t->samples * t->x_size[2] >= UC_PAD || c->e->max_taps == 1);
+}
+
 /* Tiles of panels: first as many positions, then as many samples, and at last as many channels as the sums' memory
    allows. False: not even the smallest tile fits. */
 static bool choose_panels(chooser *c) {
   uc_tiling *t = c->t;
   int64_t blocks = c->e->block_count, tasks = c->tasks;
   t->panels = true;
-  t->part_blocks = c->pass->all_channels ? blocks : uc_min(blocks, PART / UC_MAX_MC);
+  int64_t part = c->e->products ? PRODUCT_PART : PART;
+  t->part_blocks = c->pass->all_channels ? blocks : uc_min(blocks, part / UC_MAX_MC);
   c->tasks = 1;
   for (int a = 0; a < UC_AXES; a++) t->tile[a] = uc_min(c->unit[a], t->extent[a]);
   t->tile[2] = t->extent[2];
@@ -306,14 +341,14 @@ static bool choose_panels(chooser *c) {
   c->tasks = tasks;
   enlarge(c, 1);
   enlarge(c, 0);
-  while (tile_count(t) == 1 && t->samples < c->batch) {
+  while ((c->e->products || tile_count(t) == 1) && t->samples < c->batch && !many_samples(c)) {
     t->samples *= 2;
     if (suits(c)) continue;
     t->samples /= 2;
     break;
   }
   if (c->pass->all_channels) return fits(c);
-  int64_t least = LEAST_PART / UC_MAX_MC;
+  int64_t least = least_part(c->e) / UC_MAX_MC;
   while (t->part_blocks > least && !panels_fit(c, t->part_blocks * UC_MAX_MC))
     t->part_blocks = uc_max(least, t->part_blocks / 2);
   while (t->part_blocks < blocks) {

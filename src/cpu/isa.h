@@ -56,6 +56,11 @@ typedef struct uc_conv_block {
   int64_t n;
 } uc_conv_block;
 
+/* n floats from here to there. */
+typedef struct uc_span {
+  int64_t dst, src, n;
+} uc_span;
+
 /* Part of a row to copy; src NULL: zeros. */
 typedef struct uc_piece {
   float *dst;
@@ -71,11 +76,15 @@ typedef struct uc_isa {
 
   void (*elementwise)(const uc_elementwise *e);
 
-  /* dst[i] = max(dst[i], src[i * stride]), NaN of either kept, i < n. dst padded; src read only at the n elements when
-     stride != 1, padded when stride is 1. Likewise min, and add. */
-  void (*accumulate_max)(float *dst, const float *src, int64_t stride, int64_t n);
-  void (*accumulate_min)(float *dst, const float *src, int64_t stride, int64_t n);
-  void (*accumulate_add)(float *dst, const float *src, int64_t stride, int64_t n);
+  /* dst[i] = the greatest of src[tap[t] + i * stride], t < taps (1 or more), and unless first of dst[i]; NaN is kept; i < n.
+     dst padded; src read only at the n elements of each tap when stride != 1, padded when stride is 1. Likewise the least,
+     and the sum. */
+  void (*accumulate_max)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                         int64_t stride, int64_t n, bool first);
+  void (*accumulate_min)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                         int64_t stride, int64_t n, bool first);
+  void (*accumulate_add)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                         int64_t stride, int64_t n, bool first);
 
   /* Over channels: kind is SOFTMAX, LOG_SOFTMAX, LOGSUMEXP, SUM, MEAN, MAX or MIN. Channel c of position i is
      src[c * src_stride + i]; dst likewise (one channel for the reductions). All rows padded. scratch: 2 * (n rounded up
@@ -101,6 +110,10 @@ typedef struct uc_isa {
      written. Rows are outside: the pieces of one often lie on the same page. */
   void (*copy_pieces)(const uc_piece *piece, int64_t count, int64_t rows, int64_t dst_stride,
                       int64_t src_stride);
+  /* For each span: dst[r * dst_stride + span.dst + i] += src[r * src_stride + span.src + i], r < rows, i < n: exactly those
+     are read and written. */
+  void (*add_spans)(float *dst, const float *src, const uc_span *span, int64_t count, int64_t rows,
+                    int64_t dst_stride, int64_t src_stride);
   /* dst[j * rows + r] = src[r][j] for the `total` elements j * rows + r < total; dst padded. rows >= 2. */
   void (*interleave)(float *dst, const float *const *src, int64_t rows, int64_t total);
   /* Transposes between [channels][n] (row stride src_stride) and [n][channels] in memory of dtype:

@@ -137,8 +137,8 @@ static void load_row(const uc_isa *isa, const uc_layout *to, float *dst, const u
     isa->load_row(dst + j0, from, t->dtype, t->stride[4], j1 - j0);
   else
     load_exact(isa, dst + j0, from, t->dtype, t->stride[4] * s, j1 - j0);
-  memset(dst, 0, (size_t)j0 * sizeof *dst);
-  memset(dst + j1, 0, (size_t)(n - j1) * sizeof *dst);
+  if (j0 > 0) memset(dst, 0, (size_t)j0 * sizeof *dst);
+  if (j1 < n) memset(dst + j1, 0, (size_t)(n - j1) * sizeof *dst);
 }
 
 /* What is present along an axis: the view's part. */

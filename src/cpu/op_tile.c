@@ -73,11 +73,13 @@ static void run_elementwise(uc_tile *tile, int k) {
 
 /* ---- pooling ---- */
 
-typedef void (*accumulate)(float *dst, const float *src, int64_t stride, int64_t n);
+typedef void (*accumulate)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                           int64_t stride, int64_t n, bool first);
 
 /* What a pooling operator reads: the operand's tile with its layout, and the extent of the whole value. */
 typedef struct pool {
   uc_tile *tile;
+  const upconv_op *op;
   const upconv_window *window;
   const uc_layout *in, *out;
   int64_t extent[UC_AXES];
@@ -111,31 +113,38 @@ static void fill_outside(const pool *p, float *channel, float value) {
     }
 }
 
-/* One tap of the window, for all outputs of a channel. The window's stride is a multiple of the operand's split, so
-   neighbouring outputs read equally spaced positions of one residue. */
-static void pool_tap(const pool *p, accumulate add, const float *channel,
-                     const int64_t tap[UC_AXES], float *dst) {
+enum { TAPS = 64 }; /* of a window that are pooled at once */
+
+/* Where tap number t of the window begins in a channel of the operand. */
+static int64_t tap_begin(const pool *p, int64_t t) {
   const upconv_window *w = p->window;
-  int64_t at[UC_AXES], step[UC_AXES];
-  for (int a = 0; a < UC_AXES; a++) {
+  int64_t tap[UC_AXES] = {t / w->kernel[2] / w->kernel[1], t / w->kernel[2] % w->kernel[1],
+                          t % w->kernel[2]};
+  int64_t at[UC_AXES];
+  for (int a = 0; a < UC_AXES; a++)
     at[a] = p->out->box.begin[a] * w->stride[a] - w->pad_begin[a] + tap[a] * w->dilation[a] -
             p->in->box.begin[a];
-    step[a] = w->stride[a] / p->in->split[a];
-  }
-  const float *src = channel + uc_layout_row(p->in, at[0], at[1], at[2] % p->in->split[2]) +
-                     at[2] / p->in->split[2];
+  return uc_layout_row(p->in, at[0], at[1], at[2] % p->in->split[2]) + at[2] / p->in->split[2];
+}
+
+/* Some taps of the window, for all outputs of a channel. The window's stride is a multiple of the operand's split, so
+   neighbouring outputs read equally spaced positions of one residue. */
+static void pool_taps(const pool *p, accumulate add, const float *channel, const int64_t *tap,
+                      int64_t taps, bool first, float *dst) {
+  int64_t step[UC_AXES];
+  for (int a = 0; a < UC_AXES; a++) step[a] = p->window->stride[a] / p->in->split[a];
   const int64_t *n = p->out->box.size;
   bool run = step[1] == 1 && step[2] == 1 &&
              p->in->row == p->out->row; /* rows of a plane follow each other alike */
   for (int64_t d = 0; d < n[0]; d++) {
-    const float *from = src + d * step[0] * p->in->plane;
+    const float *from = channel + d * step[0] * p->in->plane;
     float *to = dst + d * p->out->plane;
     if (run) {
-      add(to, from, 1, (n[1] - 1) * p->out->row + n[2]);
+      add(to, from, tap, taps, 1, (n[1] - 1) * p->out->row + n[2], first);
       continue;
     }
     for (int64_t h = 0; h < n[1]; h++)
-      add(to + h * p->out->row, from + h * step[1] * p->in->row, step[2], n[2]);
+      add(to + h * p->out->row, from + h * step[1] * p->in->row, tap, taps, step[2], n[2], first);
   }
 }
 
@@ -147,41 +156,47 @@ static void average_row(const pool *p, const int64_t out[2], float *dst) {
   }
 }
 
-static void pool_channel(const pool *p, accumulate add, float *in, float identity, bool average,
-                         float *out) {
-  if (!inside_all(p)) fill_outside(p, in, identity);
-  for (int64_t i = 0; i < p->out->channel; i++) out[i] = identity;
-  int64_t tap[UC_AXES];
-  for (tap[0] = 0; tap[0] < p->window->kernel[0]; tap[0]++)
-    for (tap[1] = 0; tap[1] < p->window->kernel[1]; tap[1]++)
-      for (tap[2] = 0; tap[2] < p->window->kernel[2]; tap[2]++) pool_tap(p, add, in, tap, out);
-  if (!average) return;
+static void average_channel(const pool *p, float *out) {
   int64_t at[2];
   for (at[0] = 0; at[0] < p->out->box.size[0]; at[0]++)
     for (at[1] = 0; at[1] < p->out->box.size[1]; at[1]++)
       average_row(p, at, out + at[0] * p->out->plane + at[1] * p->out->row);
 }
 
+/* How a channel is pooled, and what leaves every number alone. */
+static accumulate accumulation(const pool *p, int64_t channel, float *identity) {
+  const uc_isa *isa = p->tile->run->engine->isa;
+  if (p->op->kind == UPCONV_OP_AVG_POOL) {
+    *identity = 0;
+    return isa->accumulate_add;
+  }
+  bool low = p->op->kind == UPCONV_OP_EXTREME_POOL &&
+             scalar_operand(p->tile, &p->op->operand[1], channel, 0) < 0;
+  *identity = low ? INFINITY : -INFINITY;
+  return low ? isa->accumulate_min : isa->accumulate_max;
+}
+
 static void run_pool(uc_tile *tile, int k) {
   const uc_step *step = &tile->run->pass->step[k];
   const upconv_op *op = op_of(tile, step);
-  const uc_isa *isa = tile->run->engine->isa;
   uc_layout natural, in;
   uc_layout_init(&natural, &tile->layout[step->source[0]].box, (const int64_t[]){1, 1, 1}, 0);
   float *src = (float *)(uintptr_t)operand_in(tile, step, 0, &natural, &in);
-  pool p = {.tile = tile, .window = &op->window, .in = &in, .out = &tile->layout[k]};
+  pool p = {.tile = tile, .op = op, .window = &op->window, .in = &in, .out = &tile->layout[k]};
   memcpy(p.extent, &tile->run->shape[op->operand[0].index][2], sizeof p.extent);
   int64_t first = tile->run->pass->all_channels ? 0 : tile->c0;
-  bool average = op->kind == UPCONV_OP_AVG_POOL;
-  for (int64_t c = 0; c < uc_tile_channels(tile, step); c++) {
-    bool low = op->kind == UPCONV_OP_EXTREME_POOL &&
-               scalar_operand(tile, &op->operand[1], first + c, 0) < 0;
-    accumulate add = average ? isa->accumulate_add
-                     : low   ? isa->accumulate_min
-                             : isa->accumulate_max;
-    float identity = average ? 0.0F : low ? INFINITY : -INFINITY;
-    pool_channel(&p, add, src + c * in.channel, identity, average,
-                 uc_tile_slot(tile, step->slot) + c * p.out->channel);
+  int64_t window = op->window.kernel[0] * op->window.kernel[1] * op->window.kernel[2];
+  bool inside = inside_all(&p);
+  for (int64_t t0 = 0; t0 < window; t0 += TAPS) {
+    int64_t tap[TAPS], taps = uc_min(TAPS, window - t0);
+    for (int64_t t = 0; t < taps; t++) tap[t] = tap_begin(&p, t0 + t);
+    for (int64_t c = 0; c < uc_tile_channels(tile, step); c++) {
+      float *out = uc_tile_slot(tile, step->slot) + c * p.out->channel, identity;
+      accumulate add = accumulation(&p, first + c, &identity);
+      if (t0 == 0 && !inside) fill_outside(&p, src + c * in.channel, identity);
+      pool_taps(&p, add, src + c * in.channel, tap, taps, t0 == 0, out);
+      if (t0 + taps == window && op->kind == UPCONV_OP_AVG_POOL) average_channel(&p, out);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include "../checked.h"
 #include "../status.h"
 #include "engine.h"
+#include "residue.h"
 
 static const uint64_t PACKED_MAGIC = 0x75636b6370310002u;
 
@@ -72,6 +73,8 @@ upconv_status uc_engine_plan_weights(uc_engine *e) {
   e->group_out = p->out_channels / p->groups;
   /* chunks of nearly equal size: a short last one would pay for its tile without using it */
   int64_t most = e->group_out <= UC_MAX_MC ? UC_FLAT_CHUNK : UC_CHUNK;
+  if (e->products) most = UC_PRODUCT_CHUNK;
+  e->tap_group = uc_max(1, UC_MAX_MC / uc_max(1, e->group_out));
   int64_t chunks = uc_max(1, uc_ceil_div(e->group_in, most));
   e->chunk = uc_max(1, uc_ceil_div(e->group_in, chunks));
   upconv_status status = UPCONV_OK;
@@ -88,61 +91,120 @@ upconv_status uc_engine_plan_weights(uc_engine *e) {
 
 /* ---- pack time ---- */
 
+/* A chunk [e0, e1) of a group's input channels; of these, the weights of [c0, c1) are at hand. */
 typedef struct packer {
   const uc_engine *engine;
-  const double *weight;
-  float *out;
+  int64_t e0, e1, c0, c1;
+  double *weight;
+  float *packed;
   bool finite;
 } packer;
 
-/* The weights of one block, chunk and tap: k is the tap's flat kernel index. */
-static void pack_tap(packer *pk, const uc_block *b, int64_t e0, int64_t e1, int64_t k) {
+/* mc weights of a block, of input channel c of the group and of kernel element k, which is a flat index. Channel by channel
+   and block by block, weights are read in the order in which they lie; what is written is a few streams. */
+static void pack_weights(packer *pk, const uc_block *b, int64_t c, int64_t k, float *to) {
   const uc_engine *e = pk->engine;
-  int64_t in0 = b->group * e->group_in, out0 = b->channel - b->group * e->group_out;
-  for (int64_t c = e0; c < e1; c++)
-    for (int m = 0; m < b->mc; m++) {
-      float w = (float)pk->weight[((in0 + c) * e->group_out + out0 + m) * e->kernel_size + k];
-      pk->finite = pk->finite && isfinite(w);
-      *pk->out++ = w;
-    }
+  int64_t out = b->channel - b->group * e->group_out;
+  const double *from = pk->weight + ((c - pk->c0) * e->group_out + out) * e->kernel_size + k;
+  float zeros = 0; /* NaN once a weight is not finite */
+  for (int m = 0; m < b->mc; m++) {
+    to[m] = (float)from[m * e->kernel_size];
+    zeros += 0.0F * to[m];
+  }
+  if (isnan(zeros)) pk->finite = false;
 }
 
-static void pack_phase(packer *pk, const uc_block *b, int64_t e0, int64_t e1,
-                       const uc_phase *phase[UC_AXES]) {
+/* The weights of one block and phase. */
+static void pack_phase(packer *pk, const uc_block *b, const uc_residue r[UC_AXES]) {
   const uc_axis *axis = pk->engine->lowered->conv.axis;
-  for (int64_t td = 0; td < phase[0]->count; td++)
-    for (int64_t th = 0; th < phase[1]->count; th++)
-      for (int64_t tw = 0; tw < phase[2]->count; tw++) {
-        int64_t kd = phase[0]->first + td * phase[0]->step,
-                kh = phase[1]->first + th * phase[1]->step;
-        int64_t kw = phase[2]->first + tw * phase[2]->step;
-        pack_tap(pk, b, e0, e1, (kd * axis[1].kernel + kh) * axis[2].kernel + kw);
+  float *to = pk->packed + uc_phase_weights_at(pk->engine, b, r, pk->e0, pk->e1);
+  for (int64_t c = pk->c0; c < pk->c1; c++) {
+    float *tap = to + (c - pk->e0) * b->mc;
+    for (int64_t d = 0; d < r[0].phase->count; d++)
+      for (int64_t h = 0; h < r[1].phase->count; h++)
+        for (int64_t w = 0; w < r[2].phase->count; w++, tap += (pk->e1 - pk->e0) * b->mc) {
+          int64_t kd = r[0].phase->first + d * r[0].phase->step;
+          int64_t kh = r[1].phase->first + h * r[1].phase->step;
+          int64_t kw = r[2].phase->first + w * r[2].phase->step;
+          pack_weights(pk, b, c, (kd * axis[1].kernel + kh) * axis[2].kernel + kw, tap);
+        }
+  }
+}
+
+static void pack_phases(packer *pk, const uc_block *b) {
+  const uc_axis_table *table = pk->engine->table;
+  for (int64_t d = 0; d < table[0].stride; d++)
+    for (int64_t h = 0; h < table[1].stride; h++)
+      for (int64_t w = 0; w < table[2].stride; w++) {
+        uc_residue r[UC_AXES] = {{.phase = &table[0].phase[d], .phi = d},
+                                 {.phase = &table[1].phase[h], .phi = h},
+                                 {.phase = &table[2].phase[w], .phi = w}};
+        pack_phase(pk, b, r);
       }
 }
 
-static void pack_group(packer *pk, const uc_block *first, const uc_block *end) {
+/* As product.c walks. */
+static void pack_products(packer *pk, const uc_block *b) {
   const uc_engine *e = pk->engine;
-  for (int64_t e0 = 0; e0 < e->group_in; e0 += e->chunk)
-    for (int64_t d = 0; d < e->table[0].stride; d++)
-      for (int64_t h = 0; h < e->table[1].stride; h++)
-        for (int64_t w = 0; w < e->table[2].stride; w++) {
-          const uc_phase *phase[UC_AXES] = {&e->table[0].phase[d], &e->table[1].phase[h],
-                                            &e->table[2].phase[w]};
-          for (const uc_block *b = first; b < end; b++)
-            pack_phase(pk, b, e0, uc_min(e0 + e->chunk, e->group_in), phase);
-        }
+  int64_t out = b->channel - b->group * e->group_out, channels = pk->e1 - pk->e0;
+  float *chunk =
+      pk->packed + e->weight_at + e->group_out * e->kernel_size * (b->group * e->group_in + pk->e0);
+  for (int64_t c = pk->c0; c < pk->c1; c++) {
+    float *elements = chunk;
+    for (int64_t i = 0; i < e->kernel_size; i += e->tap_group) {
+      int64_t taps = uc_min(e->tap_group, e->kernel_size - i);
+      float *to = elements + (out * channels + (c - pk->e0) * b->mc) * taps;
+      for (int64_t j = 0; j < taps; j++)
+        pack_weights(pk, b, c, e->kernel_size - 1 - i - j, to + j * b->mc);
+      elements += taps * e->group_out * channels;
+    }
+  }
+}
+
+/* Some channels of a chunk, for all blocks of group g. */
+static upconv_status pack_channels(packer *pk, const uc_folded *folded, int64_t g) {
+  const uc_engine *e = pk->engine;
+  upconv_status status =
+      uc_fold_weights(e->lowered, folded, g * e->group_in + pk->c0, pk->c1 - pk->c0, &pk->weight);
+  if (status != UPCONV_OK) return status;
+  int64_t per_group = e->block_count / e->lowered->conv.groups;
+  for (const uc_block *b = &e->block[g * per_group]; b < &e->block[(g + 1) * per_group]; b++)
+    if (e->products)
+      pack_products(pk, b);
+    else
+      pack_phases(pk, b);
+  free(pk->weight);
+  return UPCONV_OK;
+}
+
+static upconv_status pack_group(packer *pk, const uc_folded *folded, int64_t g) {
+  enum { AT_ONCE = 8192 }; /* weights: few enough for memory that is at hand */
+  const uc_engine *e = pk->engine;
+  int64_t channels = uc_max(1, AT_ONCE / uc_max(1, e->group_out * e->kernel_size));
+  for (pk->e0 = 0; pk->e0 < e->group_in; pk->e0 = pk->e1) {
+    pk->e1 = uc_min(pk->e0 + e->chunk, e->group_in);
+    for (pk->c0 = pk->e0; pk->c0 < pk->e1; pk->c0 = pk->c1) {
+      pk->c1 = uc_min(pk->c0 + channels, pk->e1);
+      upconv_status status = pack_channels(pk, folded, g);
+      if (status != UPCONV_OK) return status;
+    }
+  }
+  return UPCONV_OK;
 }
 
 upconv_status uc_engine_pack(const uc_engine *e, const upconv_parameters *parameters,
                              void *packed) {
   uc_folded folded;
-  upconv_status status = uc_fold_parameters(e->lowered, parameters, &folded);
+  upconv_status status = uc_fold_all_but_weights(e->lowered, parameters, &folded);
   if (status != UPCONV_OK) return status;
   float *out = packed;
-  packer pk = {e, folded.weight, out + e->weight_at, true};
-  int64_t per_group = e->block_count / e->lowered->conv.groups;
-  for (int64_t i = 0; i < e->block_count; i += per_group)
-    pack_group(&pk, &e->block[i], &e->block[i + per_group]);
+  packer pk = {.engine = e, .packed = out, .finite = true};
+  for (int64_t g = 0; g < e->lowered->conv.groups && status == UPCONV_OK; g++)
+    status = pack_group(&pk, &folded, g);
+  if (status != UPCONV_OK) {
+    uc_folded_free(&folded);
+    return status;
+  }
   /* + 0: from -0 a sum of border zeros would be -0 or 0, depending on how many of them a tile leaves out */
   for (int64_t c = 0; c < e->lowered->conv.out_channels; c++)
     out[e->bias_at + c] = (float)folded.bias[c] + 0.0F;

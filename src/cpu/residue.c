@@ -21,8 +21,8 @@ uc_range uc_residue_live_taps(const uc_residue *r, int64_t in_size, int64_t j0, 
   return range;
 }
 
-const float *uc_phase_weights(const uc_engine *e, const float *packed, const uc_block *b,
-                              const uc_residue r[UC_AXES], int64_t e0, int64_t e1) {
+int64_t uc_phase_weights_at(const uc_engine *e, const uc_block *b, const uc_residue r[UC_AXES],
+                            int64_t e0, int64_t e1) {
   const uc_axis *axis = e->lowered->conv.axis;
   int64_t before = e->table[0].before[r[0].phi] * axis[1].kernel * axis[2].kernel +
                    r[0].phase->count * (e->table[1].before[r[1].phi] * axis[2].kernel +
@@ -30,5 +30,10 @@ const float *uc_phase_weights(const uc_engine *e, const float *packed, const uc_
   int64_t taps = r[0].phase->count * r[1].phase->count * r[2].phase->count;
   int64_t rows = e->group_out * (e0 * e->kernel_size + before * (e1 - e0)) +
                  (b->channel - b->group * e->group_out) * taps * (e1 - e0);
-  return packed + e->weight_at + b->group * e->group_out * e->kernel_size * e->group_in + rows;
+  return e->weight_at + b->group * e->group_out * e->kernel_size * e->group_in + rows;
+}
+
+const float *uc_phase_weights(const uc_engine *e, const float *packed, const uc_block *b,
+                              const uc_residue r[UC_AXES], int64_t e0, int64_t e1) {
+  return packed + uc_phase_weights_at(e, b, r, e0, e1);
 }

@@ -213,7 +213,7 @@ static void run_passes(uc_run *run) {
   for (int i = 0; i < program->pass_count; i++) {
     run->pass = &program->pass[i];
     uc_tiling_choose(run->engine, run->pass, (const int64_t(*)[UC_RANK])run->shape,
-                     !run->skip_borders, run->slot_at, &run->tiling);
+                     !run->skip_borders || run->engine->products, run->slot_at, &run->tiling);
     if (run->pass->reduce_op >= 0)
       run_reduce(run);
     else

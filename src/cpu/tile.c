@@ -281,7 +281,19 @@ static void run_part(uc_tile *tile, int64_t c0, int64_t c1, int64_t segment) {
   if (b0 == b1) return;
   tile->first_channel = e->block[b0].channel;
   tile->first_n = tile->n;
-  uc_panel_sums(tile, &tile->layout[conv_step(run->pass)], b0, b1);
+  const uc_layout *conv = &tile->layout[conv_step(run->pass)];
+  if (e->products) {
+    uc_layout layout = uc_panel_layout(tile, conv);
+    uc_sums sums = {tile->scratch + run->tiling.sums_at,
+                    &layout,
+                    tile->first_channel,
+                    tile->first_n,
+                    tile->samples,
+                    conv->count[2]};
+    uc_product_sums(tile, &sums, b0, b1);
+  } else {
+    uc_panel_sums(tile, conv, b0, b1);
+  }
   int64_t end = e->block[b1 - 1].channel + e->block[b1 - 1].mc;
   for (int64_t s = 0; s < tile->samples; s++) {
     tile->n = tile->first_n + s;

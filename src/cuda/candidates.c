@@ -285,6 +285,8 @@ static upconv_status create(upconv_context *context, uc_lowered *lowered, bool n
   describe(e, context, lowered, inner);
   upconv_status status = uc_cuda_plan_packed(e);
   if (status == UPCONV_OK) status = build_passes(e, no_fuse);
+  for (int i = 0; i < e->kernel_count && status == UPCONV_OK; i++)
+    if (e->kernel[i].wide) status = uc_cuda_widen_packed(e, &e->kernel[i]);
   if (status == UPCONV_OK) status = generate(e);
   if (status == UPCONV_OK) status = uc_cuda_load(e);
   if (status != UPCONV_OK) {

@@ -223,6 +223,18 @@ static int64_t tap_residue(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
   return tap->residue;
 }
 
+/* Many channels where residues are columns: every shift once, for all of them; its weights are in that order. */
+static void emit_shifts(uc_text *text, const uc_cuda_kernel *k) {
+  const char *space = table_space(k);
+  uc_text_add(text, "%s const int tap_offset[] = {", space);
+  for (int64_t t = 0; t < k->tap_count; t++)
+    if (uc_cuda_new_shift(k, t))
+      uc_text_add(text, "%s%lld", t ? ", " : "", (long long)tap_offset(k, &k->tap[t]));
+  uc_text_add(text, "};\n%s const int tap_kernel[] = {", space);
+  for (int64_t i = 0; i < k->shifts; i++) uc_text_add(text, "%s%lld", i ? ", " : "", (long long)i);
+  uc_text_add(text, "};\n%s const int tap_begin[] = {0, %lld};\n", space, (long long)k->shifts);
+}
+
 static void emit_begins(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text,
               "// Taps of residue r: [tap_begin[r], tap_begin[r + 1]).\n%s const int "
@@ -284,6 +296,10 @@ static int by_offset(const void *a, const void *b) {
 static void emit_taps(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text, "\n// Taps: where they read the input tile, which element of the kernel they "
                     "are, which residue they serve.\n");
+  if (k->wide) {
+    emit_shifts(text, k);
+    return;
+  }
   emit_table(text, k, "tap_offset", tap_offset);
   emit_table(text, k, "tap_kernel", tap_kernel);
   if (k->static_taps)

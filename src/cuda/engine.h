@@ -106,6 +106,9 @@ typedef struct uc_cuda_kernel {
   /* gemm: four warps make products together; teams of warps along the channels; fragments of columns that are finished at
      once; where tables and barriers lie in shared memory; parts of the depth; copies under way; halo tiles */
   bool wgmma, moves_registers;
+  bool wide; /* gemm: residues are columns too */
+  int64_t held,
+      shifts; /* gemm: residues with sums of their own; taps, or distinct shifts where residues are columns */
   int64_t teams_n, round, located_at, barriers_at, chunks, stages, x_buffers;
   int64_t steps_ahead; /* gemm without wgmma: whose operands are loaded together */
   double seconds;      /* gemm: what it should take */
@@ -151,7 +154,8 @@ typedef struct uc_cuda_engine {
   uc_cuda_kernel *kernel;
   int64_t group_in, group_out, kernel_size;
   int64_t co_pad, ci_steps;
-  int64_t step_words; /* mma: words of the depth that one instruction takes, 4 or 8 */
+  int64_t weight_taps; /* of the packed weights: the kernel's elements, or a gemm's shifts */
+  int64_t step_words;  /* mma: words of the depth that one instruction takes, 4 or 8 */
   /* packed buffer, in floats */
   int64_t scale_at, factor_at, bias_at, weights_at, weight_floats, packed_floats;
   int64_t *param_at; /* per uc_lowered.param */

@@ -13,6 +13,7 @@
 #include "../status.h"
 #include "codegen.h"
 #include "emit.h"
+#include "shape.h"
 
 static int64_t padded(int64_t floats) { return (floats + 63) / 64 * 64; }
 
@@ -25,6 +26,16 @@ static int64_t doubles_before(const uc_lowered *lowered, int param) {
 
 int64_t uc_cuda_step_words(int64_t words) {
   return words <= 12 && words % 8 >= 1 && words % 8 <= 4 ? 4 : 8;
+}
+
+static upconv_status size_weights(uc_cuda_engine *e) {
+  int64_t depth = e->mma ? e->ci_steps * e->step_words : e->group_in;
+  int64_t factors[] = {e->lowered->conv.groups, depth, e->weight_taps, e->co_pad,
+                       e->flat ? e->parts : 1};
+  if (!uc_product(factors, 5, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)
+    return uc_fail(UPCONV_OVERFLOW, "weights: more elements than memory can hold");
+  e->packed_floats = padded(e->weights_at + e->weight_floats);
+  return UPCONV_OK;
 }
 
 upconv_status uc_cuda_plan_packed(uc_cuda_engine *e) {
@@ -50,12 +61,15 @@ upconv_status uc_cuda_plan_packed(uc_cuda_engine *e) {
   int64_t unit = 1; /* whole vectors of the channels that a thread takes */
   while (unit < 8 && (e->mma || unit < e->group_out)) unit *= 2;
   e->co_pad = uc_ceil_div(e->group_out, unit) * unit;
-  int64_t depth = e->mma ? e->ci_steps * e->step_words : e->group_in;
-  int64_t factors[] = {l->conv.groups, depth, e->kernel_size, e->co_pad, e->flat ? e->parts : 1};
-  if (!uc_product(factors, 5, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)
-    return uc_fail(UPCONV_OVERFLOW, "weights: more elements than memory can hold");
-  e->packed_floats = padded(e->weights_at + e->weight_floats);
-  return UPCONV_OK;
+  e->weight_taps = e->kernel_size;
+  return size_weights(e);
+}
+
+/* Where residues are columns, weights are those of every shift, for every residue and channel. */
+upconv_status uc_cuda_widen_packed(uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  e->weight_taps = k->shifts;
+  e->co_pad = k->nt * 8;
+  return size_weights(e);
 }
 
 /* ---- source ---- */
@@ -232,6 +246,31 @@ static void emit_weight(uc_text *text, const uc_cuda_engine *e) {
               (long long)s[0].kernel, (long long)s[1].kernel, (long long)s[2].kernel);
 }
 
+static const uc_cuda_kernel *wide_kernel(const uc_cuda_engine *e) {
+  for (int i = 0; i < e->kernel_count; i++)
+    if (e->kernel[i].wide) return &e->kernel[i];
+  return NULL;
+}
+
+/* Which element of the kernel serves a residue when the cells are shifted: the one whose tap it is, or none, -1. */
+static void emit_columns(uc_text *text, const uc_cuda_kernel *k) {
+  uc_text_add(text, "#define RESIDUES %lld\n__device__ const int column_kernel[][RESIDUES] = {",
+              (long long)k->rt);
+  for (int64_t t = 0; t < k->tap_count; t++) {
+    if (!uc_cuda_new_shift(k, t)) continue;
+    for (int64_t r = 0; r < k->rt; r++) {
+      int64_t kernel = -1;
+      for (int64_t i = 0; i < k->tap_count; i++)
+        if (k->tap[i].residue == r &&
+            memcmp(k->tap[i].delta, k->tap[t].delta, sizeof k->tap[t].delta) == 0)
+          kernel = k->tap[i].kernel;
+      uc_text_add(text, "%s%lld", r ? ", " : t ? ",\n  {" : "{", (long long)kernel);
+    }
+    uc_text_add(text, "}");
+  }
+  uc_text_add(text, "};\n");
+}
+
 static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
   (void)argument;
   const uc_lowered *l = e->lowered;
@@ -252,8 +291,12 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
   if (e->mma)
     uc_text_add(text,
                 "#define WORD_IS_%s 1\n#define STEP_WORDS %lld\n#define CORE_ORDER %d\n#define "
-                "SCALES_SUMS %d\n",
-                uc_cuda_type_name(e->word), (long long)e->step_words, e->gemm, e->scales_sums);
+                "SCALES_SUMS %d\n#define WEIGHT_TAPS %lld\n",
+                uc_cuda_type_name(e->word), (long long)e->step_words, e->gemm, e->scales_sums,
+                (long long)e->weight_taps);
+  const uc_cuda_kernel *wide = wide_kernel(e);
+  uc_text_add(text, "#define WIDE %d\n", wide != NULL);
+  if (wide) emit_columns(text, wide);
   uc_text_add(text, "%s", uc_cuda_embedded("pack"));
   emit_params(text, e);
   emit_weight(text, e);

@@ -240,8 +240,10 @@ static void value_extent(const int64_t (*shape)[UC_RANK], int value, int64_t ext
 /* Blocks that a multiprocessor should hold: while some wait for memory, others compute. With few sums a thread gets along
    with 64 registers, so that there are 32 warps; else with 128, and 16. */
 static int64_t wanted_blocks(const uc_cuda_kernel *k) {
-  bool fragments = k->mma || k->gemm;
-  int64_t sums = fragments ? k->rt * k->mt * k->nt * 4 : k->rt * k->mc * k->thread_cells;
+  bool fragments = k->mma;
+  int64_t sums = k->gemm     ? k->held * k->mt * k->nt * 4
+                 : fragments ? k->rt * k->mt * k->nt * 4
+                             : k->rt * k->mc * k->thread_cells;
   int64_t threads = sums <= 32 ? 1024 : sums <= 64 ? 512 : 256;
   int64_t held = k->shared_floats > 0 ? UC_CUDA_SHARED_OF_SM / (4 * k->shared_floats) : threads;
   return uc_max(1, uc_min(threads / (k->threads * k->teams), k->gemm ? held : threads));

@@ -35,6 +35,8 @@ const char *uc_cuda_stage_mma(const uc_cuda_engine *engine, uc_cuda_kernel *kern
 /* All of a fused pass; residues, base and taps are known, extent is in cells. Returns why it cannot be, or NULL. */
 const char *uc_cuda_shape_gemm(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
                                const int64_t extent[UC_AXES]);
+/* Whether no earlier tap shifts the cells as this one does. */
+bool uc_cuda_new_shift(const uc_cuda_kernel *kernel, int64_t tap);
 /* The least shift of the cells that taps of a group of residues read. */
 void uc_cuda_gemm_base(const uc_cuda_kernel *kernel, int64_t group, int64_t base[UC_AXES]);
 

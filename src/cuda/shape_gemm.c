@@ -10,7 +10,9 @@ enum {
   MAX_FRAGMENTS = 32, /* of sums of a thread, four registers each */
   MAX_HELD = 4,       /* residues, without a pool that needs more */
   MAX_POOLED = 8,
-  ROW_WORDS = 32, /* of a chunk: 128 bytes */
+  MAX_WIDE = 4,     /* output channels of a group whose residues are columns */
+  MAX_COLUMNS = 64, /* of those */
+  ROW_WORDS = 32,   /* of a chunk: 128 bytes */
   STAGES = 4,
   ROW_BYTES = ROW_WORDS * 4,
   MOST_WARPS = 8,
@@ -37,13 +39,16 @@ typedef struct setting {
   const uc_cuda_engine *e;
   const uc_cuda_kernel *k;
   const int64_t *extent; /* in cells */
-  int64_t span[UC_AXES], steps, chunks, least_taps;
+  int64_t span[UC_AXES], steps, chunks;
+  /* groups of residues; their taps in all, and the fewest of one; columns of a group; residues that a thread holds sums of:
+     none apart where they are columns */
+  int64_t groups, taps, least_taps, columns, held;
   int64_t team; /* warps that make products together */
 } setting;
 
 /* Whether the multiplying threads want more than the 168 registers that each of twelve warps can have. */
 static bool moves_registers(const setting *s, const tiling *t) {
-  return s->team > 1 && t->teams_m * t->teams_n == 2 && s->k->rt * t->mt * t->nt * 4 > 96;
+  return s->team > 1 && t->teams_m * t->teams_n == 2 && s->held * t->mt * t->nt * 4 > 96;
 }
 
 /* Threads that only copy, with wgmma: two warps, or as many as can give registers away. */
@@ -77,18 +82,18 @@ static int64_t staged_bytes(const setting *s, const tiling *t) {
 
 /* Sums of 8 channels of every team, on their way to where they are finished. */
 static int64_t round_bytes(const setting *s, const tiling *t) {
-  return t->teams_n * 8 * (rows_of(s, t) * s->k->rt + 4) * 4;
+  return t->teams_n * 8 * (rows_of(s, t) * s->held + 4) * 4;
 }
 
 static int64_t shared_bytes(const setting *s, const tiling *t) {
-  return uc_max(staged_bytes(s, t), round_bytes(s, t)) + uc_ceil_div(x_rows(s, t), 4) * 16 +
-         BARRIER_BYTES;
+  int64_t sums = round_bytes(s, t) * (s->columns == s->e->group_out ? 1 : t->nt);
+  return uc_max(staged_bytes(s, t), sums) + uc_ceil_div(x_rows(s, t), 4) * 16 + BARRIER_BYTES;
 }
 
 static int64_t blocks_of(const setting *s, const tiling *t) {
   const upconv_problem *p = &s->e->lowered->conv;
-  int64_t blocks = uc_ceil_div(uc_max(1, p->batch), t->samples) * s->k->residue_groups * p->groups *
-                   uc_ceil_div(s->e->group_out, t->teams_n * t->nt * 8);
+  int64_t blocks = uc_ceil_div(uc_max(1, p->batch), t->samples) * s->groups * p->groups *
+                   uc_ceil_div(s->columns, t->teams_n * t->nt * 8);
   for (int a = 0; a < UC_AXES; a++) blocks *= uc_ceil_div(s->extent[a], t->cells[a]);
   return blocks;
 }
@@ -97,7 +102,7 @@ static int64_t blocks_of(const setting *s, const tiling *t) {
 static double estimate(const setting *s, const tiling *t) {
   const uc_cuda_engine *e = s->e;
   double teams = (double)(t->teams_m * t->teams_n), warps = teams * (double)s->team;
-  double taps = (double)s->k->tap_count / (double)s->k->residue_groups;
+  double taps = (double)s->taps / (double)s->groups;
   double products =
       warps * (double)(s->steps * t->mt * t->nt) * (s->team > 1 ? WGMMA_PRODUCT : PRODUCT);
   double copied = (double)weight_bytes(s, t) + (double)(x_rows(s, t) * ROW_BYTES) / fmax(1, taps);
@@ -106,12 +111,12 @@ static double estimate(const setting *s, const tiling *t) {
   double shared = (double)s->steps * (warps * (double)t->mt * 4 + teams * reads * 2) + copied / 128;
   double stage = fmax(fmax(products, shared), copied / L2_BYTES);
   double threads = 32 * warps + (double)copiers(s, t),
-         registers = (double)(s->k->rt * t->mt * t->nt * 4 + 64);
+         registers = (double)(s->held * t->mt * t->nt * 4 + 64);
   double resident = fmin(floor(UC_CUDA_SHARED_OF_SM / (double)shared_bytes(s, t)),
                          floor(REGISTERS / (threads * fmin(255, registers))));
   double blocks = ceil((double)blocks_of(s, t) / e->target.sm_count),
          stages = taps * (double)s->chunks;
-  double outputs = warps * 32 * (double)(s->k->rt * t->mt * t->nt * 4);
+  double outputs = warps * 32 * (double)(s->held * t->mt * t->nt * 4);
   double busy = blocks * (stages * stage + outputs * OUTPUT);
   double waiting =
       ceil(blocks / fmax(1, resident)) * (stages * fmax(LATENCY, stage) + outputs * OUTPUT);
@@ -149,27 +154,34 @@ static void choose_box(const setting *s, tiling *t, tiling *best) {
   }
 }
 
+/* Residues that are columns must be together where they are finished. */
+static bool fits_columns(const setting *s, const tiling *t) {
+  return s->held > 0 &&
+         (s->columns == s->e->group_out || (t->teams_n == 1 && t->nt * 8 >= s->columns));
+}
+
 /* Fragments and warps in powers of two; no more columns than there are channels. */
 static void choose_tiling(const setting *s, tiling *best) {
-  int64_t columns = uc_power_of_two(uc_ceil_div(s->e->group_out, 8));
+  int64_t columns = uc_power_of_two(uc_ceil_div(s->columns, 8));
   best->seconds = -1;
   tiling t;
   for (t.teams_n = 1; t.teams_n * s->team <= MOST_WARPS && t.teams_n <= columns; t.teams_n *= 2)
     for (t.nt = 1; t.nt <= (s->team > 1 ? 16 : 8) && t.nt * t.teams_n <= columns; t.nt *= 2)
       for (t.mt = 1; t.mt <= (s->team > 1 ? 2 : 4); t.mt *= 2)
         for (t.teams_m = 1; t.teams_m * t.teams_n * s->team <= MOST_WARPS; t.teams_m *= 2)
-          if (s->k->rt * t.mt * t.nt <= MAX_FRAGMENTS && t.teams_m * t.teams_n * s->team >= 4)
+          if (s->held * t.mt * t.nt <= MAX_FRAGMENTS && fits_columns(s, &t) &&
+              t.teams_m * t.teams_n * s->team >= 4)
             choose_box(s, &t, best);
 }
 
 /* Taps of a group of residues, and the least and greatest shift of its cells. */
-static void group_taps(const uc_cuda_kernel *k, int64_t group, int64_t *taps, int64_t low[UC_AXES],
-                       int64_t high[UC_AXES]) {
+static void group_taps(const uc_cuda_kernel *k, int64_t rt, int64_t group, int64_t *taps,
+                       int64_t low[UC_AXES], int64_t high[UC_AXES]) {
   *taps = 0;
   for (int a = 0; a < UC_AXES; a++) low[a] = high[a] = 0;
   for (int64_t t = 0; t < k->tap_count; t++) {
     const uc_cuda_tap *tap = &k->tap[t];
-    if (tap->residue / k->rt != group) continue;
+    if (tap->residue / rt != group) continue;
     for (int a = 0; a < UC_AXES; a++) {
       low[a] = *taps == 0 ? tap->delta[a] : uc_min(low[a], tap->delta[a]);
       high[a] = *taps == 0 ? tap->delta[a] : uc_max(high[a], tap->delta[a]);
@@ -178,19 +190,15 @@ static void group_taps(const uc_cuda_kernel *k, int64_t group, int64_t *taps, in
   }
 }
 
-void uc_cuda_gemm_base(const uc_cuda_kernel *k, int64_t group, int64_t base[UC_AXES]) {
-  int64_t taps, high[UC_AXES];
-  group_taps(k, group, &taps, base, high);
+bool uc_cuda_new_shift(const uc_cuda_kernel *k, int64_t tap) {
+  for (int64_t t = 0; t < tap; t++)
+    if (memcmp(k->tap[t].delta, k->tap[tap].delta, sizeof k->tap[t].delta) == 0) return false;
+  return true;
 }
 
-static void measure_groups(setting *s) {
-  s->least_taps = INT64_MAX;
-  for (int64_t g = 0; g < s->k->residue_groups; g++) {
-    int64_t taps, low[UC_AXES], high[UC_AXES];
-    group_taps(s->k, g, &taps, low, high);
-    if (taps > 0) s->least_taps = uc_min(s->least_taps, taps);
-    for (int a = 0; a < UC_AXES; a++) s->span[a] = uc_max(s->span[a], high[a] - low[a]);
-  }
+void uc_cuda_gemm_base(const uc_cuda_kernel *k, int64_t group, int64_t base[UC_AXES]) {
+  int64_t taps, high[UC_AXES];
+  group_taps(k, k->rt, group, &taps, base, high);
 }
 
 static int64_t held_residues(const uc_cuda_kernel *k) {
@@ -200,6 +208,41 @@ static int64_t held_residues(const uc_cuda_kernel *k) {
   if (held > most)
     for (held = most; k->residues[2] % held != 0; held--) continue;
   return held;
+}
+
+static void measure_groups(setting *s, int64_t rt) {
+  s->groups = uc_volume(s->k->residues) / rt;
+  s->least_taps = INT64_MAX;
+  for (int64_t g = 0; g < s->groups; g++) {
+    int64_t taps, low[UC_AXES], high[UC_AXES];
+    group_taps(s->k, rt, g, &taps, low, high);
+    if (taps > 0) s->least_taps = uc_min(s->least_taps, taps);
+    for (int a = 0; a < UC_AXES; a++) s->span[a] = uc_max(s->span[a], high[a] - low[a]);
+  }
+}
+
+/* The usual way: a thread holds sums of a few residues, each with taps of its own. */
+static setting by_residues(const setting *all) {
+  setting s = *all;
+  s.held = held_residues(s.k);
+  s.columns = s.e->group_out;
+  s.taps = s.k->tap_count;
+  if (s.held > 0) measure_groups(&s, s.held);
+  return s;
+}
+
+/* Few output channels: all residues of all channels are columns, and every shift of the cells serves all of them, with zeros
+   for weights where a residue has no tap there. Held is 0 where that is no way. */
+static setting by_columns(const setting *all) {
+  setting s = *all;
+  int64_t residues = uc_volume(s.k->residues);
+  s.columns = residues * s.e->group_out;
+  s.held = s.e->group_out <= MAX_WIDE && residues > 1 && s.columns <= MAX_COLUMNS;
+  s.taps = 0;
+  for (int64_t t = 0; t < s.k->tap_count && s.held; t++) s.taps += uc_cuda_new_shift(s.k, t);
+  if (s.held) measure_groups(&s, residues);
+  s.least_taps = s.taps;
+  return s;
 }
 
 /* The time of the kernel that turns x into rows: x is read, rows are written. */
@@ -212,44 +255,52 @@ static double rows_seconds(const uc_cuda_engine *e) {
   return last ? 0 : 2.5e-6 + elements * (bytes + (e->word == UPCONV_F32 ? 4 : 2)) / ROWS_BYTES;
 }
 
+static void set_tiling(const setting *s, const tiling *t, uc_cuda_kernel *k) {
+  k->wide = s->columns != s->e->group_out;
+  k->held = s->held;
+  k->shifts = s->taps;
+  k->rt = k->wide ? uc_volume(k->residues) : s->held;
+  k->residue_groups = s->groups;
+  k->wgmma = s->team > 1;
+  k->mt = t->mt, k->nt = t->nt, k->warps_m = t->teams_m, k->teams_n = t->teams_n;
+  k->threads = 32 * s->team * t->teams_m * t->teams_n + copiers(s, t);
+  k->moves_registers = moves_registers(s, t);
+  for (k->round = t->nt;
+       k->round > 1 && !k->wide && k->round * round_bytes(s, t) > staged_bytes(s, t);)
+    k->round /= 2;
+  k->bm = k->wide ? s->e->group_out : t->teams_n * t->nt * 8;
+  k->samples = t->samples;
+  k->x_buffers = x_buffers(s);
+  for (int a = 0; a < UC_AXES; a++) {
+    k->cells[a] = t->cells[a];
+    k->x_size[a] = t->cells[a] + s->span[a];
+  }
+  k->staging_floats = shared_bytes(s, t) / 4;
+  k->barriers_at = k->staging_floats - BARRIER_BYTES / 4;
+  k->located_at = k->barriers_at - uc_ceil_div(x_rows(s, t), 4) * 4;
+  k->seconds = t->seconds + rows_seconds(s->e);
+}
+
 const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
                                const int64_t extent[UC_AXES]) {
   if (uc_volume(k->step) != 1) return "a pool's stride is not the convolution's";
-  k->rt = held_residues(k);
-  if (k->rt < 0) return "more phases than the kernel for many channels holds in registers";
-  k->residue_groups = uc_volume(k->residues) / k->rt;
   if (k->tap_count == 0) return "no taps";
-  setting s = {.e = e, .k = k, .extent = extent};
-  s.steps = uc_min(e->ci_steps, ROW_WORDS / 8);
-  s.chunks = uc_ceil_div(e->ci_steps, s.steps);
-  s.team = strcmp(e->target.arch, "sm_90a") == 0 ? 4 : 1;
-  measure_groups(&s);
-  tiling t;
-  choose_tiling(&s, &t);
-  if (t.seconds < 0) return "tile and weights of one chunk do not fit shared memory";
-  k->wgmma = s.team > 1;
-  k->mt = t.mt, k->nt = t.nt, k->warps_m = t.teams_m;
-  k->threads = 32 * s.team * t.teams_m * t.teams_n + copiers(&s, &t);
-  k->moves_registers = moves_registers(&s, &t);
-  k->teams_n = t.teams_n;
-  for (k->round = t.nt; k->round > 1 && k->round * round_bytes(&s, &t) > staged_bytes(&s, &t);)
-    k->round /= 2;
-  k->bm = t.teams_n * t.nt * 8;
-  k->samples = t.samples;
-  k->strip = 1;
-  k->chunk = s.steps * 8;
-  k->steps_ahead = s.team > 1 ? 1 : s.steps;
-  k->chunks = s.chunks;
+  setting all = {.e = e, .k = k, .extent = extent};
+  all.steps = uc_min(e->ci_steps, ROW_WORDS / 8);
+  all.chunks = uc_ceil_div(e->ci_steps, all.steps);
+  all.team = strcmp(e->target.arch, "sm_90a") == 0 ? 4 : 1;
+  const setting ways[] = {by_residues(&all), by_columns(&all)};
+  tiling t[2];
+  for (int i = 0; i < 2; i++) choose_tiling(&ways[i], &t[i]);
+  if (t[0].seconds < 0 && t[1].seconds < 0)
+    return "more phases, or more of one chunk, than the kernel for many channels holds";
+  int best = t[0].seconds < 0 || (t[1].seconds >= 0 && t[1].seconds < t[0].seconds);
+  k->chunk = all.steps * 8;
+  k->steps_ahead = all.team > 1 ? 1 : all.steps;
+  k->chunks = all.chunks;
   k->stages = STAGES;
-  k->x_buffers = x_buffers(&s);
-  for (int a = 0; a < UC_AXES; a++) {
-    k->cells[a] = t.cells[a];
-    k->x_size[a] = t.cells[a] + s.span[a];
-  }
-  k->staging_floats = shared_bytes(&s, &t) / 4;
-  k->barriers_at = k->staging_floats - BARRIER_BYTES / 4;
-  k->located_at = k->barriers_at - uc_ceil_div(x_rows(&s, &t), 4) * 4;
+  k->strip = 1;
   k->shared_weights = true;
-  k->seconds = t.seconds + rows_seconds(e);
+  set_tiling(&ways[best], &t[best], k);
   return NULL;
 }

@@ -2,7 +2,9 @@
  *
  * One problem on the GPU, every candidate: checked against the oracle, timed with a cold cache.
  *
- *   gpu_run [--no-check] [--runs N] [--only CANDIDATE] "TEXT" ...
+ *   gpu_run [--no-check] [--runs N] [--only CANDIDATE] [--chosen] "TEXT" ...
+ *
+ * --chosen: what the planner chooses, nothing else.
  */
 #include <math.h>
 #include <stdio.h>
@@ -36,6 +38,7 @@ typedef struct trial {
   bool check;
   int runs;
   const char *only;
+  bool chosen;
 } trial;
 
 static const char *failed(const char *what) {
@@ -129,7 +132,8 @@ static void run_text(trial *t, const char *text) {
     upconv_plan_work(plan, &work);
     printf("  the planner's choice: %s, %.0f FLOP, %.0f bytes\n", upconv_plan_candidate(plan),
            work.planned_flop, work.planned_bytes);
-    for (int i = 0; upconv_plan_candidate_name(plan, i); i++)
+    if (t->chosen) run_candidate(t, upconv_plan_candidate(plan));
+    for (int i = 0; upconv_plan_candidate_name(plan, i) && !t->chosen; i++)
       if (!t->only || strcmp(t->only, upconv_plan_candidate_name(plan, i)) == 0)
         run_candidate(t, upconv_plan_candidate_name(plan, i));
     upconv_plan_destroy(plan);
@@ -155,6 +159,8 @@ int main(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--no-check") == 0)
       t.check = false;
+    else if (strcmp(argv[i], "--chosen") == 0)
+      t.chosen = true;
     else if (strcmp(argv[i], "--check") == 0)
       t.check = true;
     else if (strcmp(argv[i], "--runs") == 0 && i + 1 < argc)

@@ -29,7 +29,7 @@ def test_table_and_decision(store):
     out = succeeds("tune", TEXT, "--then", "relu", *QUICK)
     rows = [line.split() for line in out.splitlines() if "cpu-" in line and "; " not in line]
     names = [row[0] if row[0] != "*" else row[1] for row in rows]
-    assert sorted(names) == ["cpu-direct", "cpu-panels", "cpu-tiled"]
+    assert sorted(names) == ["cpu-direct", "cpu-panels", "cpu-products", "cpu-tiled"]
     [chosen] = [row[1] for row in rows if row[0] == "*"]
     assert f"kept in {store}" in out
     [(_, problem, _, candidate, times)] = lines(store)

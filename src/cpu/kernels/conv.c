@@ -7,15 +7,15 @@
 #include "../isa.h"
 #include "simd.h"
 
-/* Registers for accumulators: what the instruction set has, less the ones for inputs and a weight. */
 #if defined(UPCONV_ISA_AVX512) || defined(__aarch64__)
-enum { ACCUMULATORS = 24, MAX_M = 8, MAX_V = 8 };
+enum { REGISTERS = 32, MAX_M = 8, MAX_V = 8 };
 #else
-enum { ACCUMULATORS = 12, MAX_M = 4, MAX_V = 8 };
+enum { REGISTERS = 16, MAX_M = 4, MAX_V = 8 };
 #endif
 
 /* Channels [m0, m0 + M) and vectors of positions [at, at + V * VL); M and V are constants at every call. */
 UC_INLINE void block(const uc_conv_block *b, int64_t at, int m0, const int M, const int V) {
+  const int64_t stride = b->x_stride, channels = b->channels, mc = b->mc;
   vf acc[MAX_M][MAX_V];
   UC_UNROLL
   for (int m = 0; m < M; m++) {
@@ -26,19 +26,22 @@ UC_INLINE void block(const uc_conv_block *b, int64_t at, int m0, const int M, co
   }
   for (int64_t t = 0; t < b->taps; t++) {
     const float *x = b->x + b->offset[t] + at;
-    const float *w = b->weight + b->weight_row[t] * b->mc + m0;
-    for (int64_t e = 0; e < b->channels; e++) {
+    const float *w = b->weight + b->weight_row[t] * mc + m0;
+    for (int64_t e = 0; e < channels; e++) {
       vf xv[MAX_V];
       UC_UNROLL
-      for (int v = 0; v < V; v++) xv[v] = vf_load(x + v * VL);
+      for (int v = 0; v < V; v++) {
+        xv[v] = vf_load(x + v * VL);
+        if (M > 1) vf_keep(&xv[v]);
+      }
       UC_UNROLL
       for (int m = 0; m < M; m++) {
         vf wm = vf_set(w[m]);
         UC_UNROLL
         for (int v = 0; v < V; v++) acc[m][v] += wm * xv[v];
       }
-      x += b->x_stride;
-      w += b->mc;
+      x += stride;
+      w += mc;
     }
   }
   UC_UNROLL
@@ -50,9 +53,11 @@ UC_INLINE void block(const uc_conv_block *b, int64_t at, int m0, const int M, co
   }
 }
 
-/* Vectors per block for M channels: as many as the registers hold. */
+/* Vectors per block for M channels: as many as the registers hold, with the inputs and a weight. One channel reads its
+   inputs from memory. */
 UC_INLINE int max_vectors(const int M) {
-  return ACCUMULATORS / M < MAX_V ? ACCUMULATORS / M : MAX_V;
+  int most = (REGISTERS - 1) / (M + 1);
+  return M == 1 || most > MAX_V ? MAX_V : most;
 }
 
 UC_INLINE void block_v(const uc_conv_block *b, int64_t at, int m0, const int M, int v) {

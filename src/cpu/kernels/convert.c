@@ -13,7 +13,8 @@ UC_INLINE vh gather_half(const uint16_t *p, int64_t stride, int64_t n) {
 static void load_floats(float *dst, const float *src, int64_t stride, int64_t n) {
   int64_t i = 0;
   if (stride == 1) {
-    memcpy(dst, src, (size_t)n * sizeof *dst);
+    for (; i + VL <= n; i += VL) vf_store(dst + i, vf_load(src + i));
+    if (i < n) vf_store(dst + i, vf_load_n(src + i, n - i));
     return;
   }
   if (stride == 2)

@@ -3,32 +3,60 @@
 #include "gather.h"
 #include "table.h"
 
-UC_INLINE void accumulate(float *dst, const float *src, int64_t stride, int64_t n,
-                          vf (*op)(vf a, vf b)) {
+/* One vector of n lanes of all taps. */
+UC_INLINE void accumulate_vector(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                                 bool first, vf (*op)(vf a, vf b),
+                                 vf (*load)(const float *p, int64_t stride, int64_t n),
+                                 int64_t stride, int64_t n) {
+  vf sum = load(src + tap[0], stride, n);
+  if (!first) sum = op(vf_load(dst), sum);
+  for (int64_t t = 1; t < taps; t++) sum = op(sum, load(src + tap[t], stride, n));
+  vf_store(dst, sum);
+}
+
+UC_INLINE vf load_dense(const float *p, int64_t stride, int64_t n) {
+  (void)stride;
+  (void)n;
+  return vf_load(p);
+}
+
+UC_INLINE vf load_pairs(const float *p, int64_t stride, int64_t n) {
+  (void)stride;
+  (void)n;
+  return vf_gather_2(p);
+}
+
+UC_INLINE void accumulate(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                          int64_t stride, int64_t n, bool first, vf (*op)(vf a, vf b)) {
   int64_t i = 0;
   if (stride == 1) {
-    for (; i < n; i += VL) vf_store(dst + i, op(vf_load(dst + i), vf_load(src + i)));
+    for (; i < n; i += VL)
+      accumulate_vector(dst + i, src + i, tap, taps, first, op, load_dense, 1, VL);
     return;
   }
   if (stride == 2)
-    for (; i + VL <= n; i += VL) vf_store(dst + i, op(vf_load(dst + i), vf_gather_2(src + 2 * i)));
-  for (; i + VL <= n; i += VL)
-    vf_store(dst + i, op(vf_load(dst + i), vf_gather(src + i * stride, stride)));
-  if (i < n) vf_store(dst + i, op(vf_load(dst + i), vf_gather_n(src + i * stride, stride, n - i)));
+    for (; i + VL <= n; i += VL)
+      accumulate_vector(dst + i, src + 2 * i, tap, taps, first, op, load_pairs, 2, VL);
+  for (; i < n; i += VL)
+    accumulate_vector(dst + i, src + i * stride, tap, taps, first, op, vf_gather_n, stride,
+                      n - i < VL ? n - i : VL);
 }
 
 UC_INLINE vf add(vf a, vf b) { return a + b; }
 
-void uc_name(accumulate_max)(float *dst, const float *src, int64_t stride, int64_t n) {
-  accumulate(dst, src, stride, n, vf_max);
+void uc_name(accumulate_max)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                             int64_t stride, int64_t n, bool first) {
+  accumulate(dst, src, tap, taps, stride, n, first, vf_max);
 }
 
-void uc_name(accumulate_min)(float *dst, const float *src, int64_t stride, int64_t n) {
-  accumulate(dst, src, stride, n, vf_min);
+void uc_name(accumulate_min)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                             int64_t stride, int64_t n, bool first) {
+  accumulate(dst, src, tap, taps, stride, n, first, vf_min);
 }
 
-void uc_name(accumulate_add)(float *dst, const float *src, int64_t stride, int64_t n) {
-  accumulate(dst, src, stride, n, add);
+void uc_name(accumulate_add)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                             int64_t stride, int64_t n, bool first) {
+  accumulate(dst, src, tap, taps, stride, n, first, add);
 }
 
 /* Lanes of a sum: as many for every instruction set, so that all add in the same order. */

@@ -60,6 +60,19 @@ UC_INLINE vf vf_load(const float *p) {
 
 UC_INLINE void vf_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
 
+/* In a register from here on: the compiler would rather load it again for every use. */
+UC_INLINE void vf_keep(vf *v) {
+#if defined(UPCONV_ISA_AVX512)
+  __asm__("" : "+v"(*v));
+#elif defined(__SSE2__)
+  __asm__("" : "+x"(*v));
+#elif defined(__aarch64__)
+  __asm__("" : "+w"(*v));
+#else
+  (void)v;
+#endif
+}
+
 UC_INLINE vh vh_load(const uint16_t *p) {
   vh v;
   memcpy(&v, p, sizeof v);
@@ -82,26 +95,18 @@ UC_INLINE vf vf_load_n(const float *p, int64_t n) {
   return _mm512_maskz_loadu_ps(first_lanes(n), p);
 }
 
-UC_INLINE void vf_store_n(float *p, vf v, int64_t n) {
-  _mm512_mask_storeu_ps(p, first_lanes(n), v);
-}
-
 UC_INLINE vh vh_load_n(const uint16_t *p, int64_t n) {
   return (vh)_mm256_maskz_loadu_epi16(first_lanes(n), p);
 }
 
-UC_INLINE void vh_store_n(uint16_t *p, vh v, int64_t n) {
-  _mm256_mask_storeu_epi16(p, first_lanes(n), (__m256i)v);
-}
+#endif
 
-#else
-
-/* Pieces of 4, 2 and 1: AMD's masked stores are slow. */
+/* Pieces of VL / 2 and so on: AMD's masked stores are slow, with AVX-512 too. */
 UC_INLINE void copy_pieces(void *to, const void *from, int64_t n, size_t size) {
   char *p = (char *)to;
   const char *q = (const char *)from;
   UC_UNROLL
-  for (int piece = 4; piece; piece /= 2)
+  for (int piece = VL / 2; piece; piece /= 2)
     if (n & piece) {
       memcpy(p, q, (size_t)piece * size);
       p += (size_t)piece * size;
@@ -109,12 +114,16 @@ UC_INLINE void copy_pieces(void *to, const void *from, int64_t n, size_t size) {
     }
 }
 
+#if !defined(UPCONV_ISA_AVX512)
+
 UC_INLINE vh vh_load_n(const uint16_t *p, int64_t n) {
   uint16_t lane[VL] = {0};
   if (n == VL) return vh_load(p);
   copy_pieces(lane, p, n, sizeof *p);
   return vh_load(lane);
 }
+
+#endif
 
 UC_INLINE void vh_store_n(uint16_t *p, vh v, int64_t n) {
   uint16_t lane[VL];
@@ -135,6 +144,8 @@ UC_INLINE void vf_store_n(float *p, vf v, int64_t n) {
   vf_store(lane, v);
   copy_pieces(p, lane, n, sizeof *p);
 }
+
+#if !defined(UPCONV_ISA_AVX512)
 
 UC_INLINE vf vf_load_n(const float *p, int64_t n) {
 #if defined(UPCONV_ISA_AVX2)

@@ -27,6 +27,7 @@ const uc_isa uc_name(isa) = {
     .stream_row = uc_name(stream_row),
     .stream_end = uc_name(stream_end),
     .copy_pieces = uc_name(copy_pieces),
+    .add_spans = uc_name(add_spans),
     .interleave = uc_name(interleave),
     .store_transposed = uc_name(store_transposed),
     .load_transposed = uc_name(load_transposed),

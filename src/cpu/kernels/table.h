@@ -11,9 +11,12 @@ void uc_name(conv)(const uc_conv_block *block);
 
 void uc_name(elementwise)(const uc_elementwise *e);
 
-void uc_name(accumulate_max)(float *dst, const float *src, int64_t stride, int64_t n);
-void uc_name(accumulate_min)(float *dst, const float *src, int64_t stride, int64_t n);
-void uc_name(accumulate_add)(float *dst, const float *src, int64_t stride, int64_t n);
+void uc_name(accumulate_max)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                             int64_t stride, int64_t n, bool first);
+void uc_name(accumulate_min)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                             int64_t stride, int64_t n, bool first);
+void uc_name(accumulate_add)(float *dst, const float *src, const int64_t *tap, int64_t taps,
+                             int64_t stride, int64_t n, bool first);
 double uc_name(row_sum)(const float *src, int64_t n);
 float uc_name(row_max)(const float *src, int64_t n);
 float uc_name(row_min)(const float *src, int64_t n);
@@ -28,6 +31,8 @@ void uc_name(stream_end)(void);
 
 void uc_name(copy_pieces)(const uc_piece *piece, int64_t count, int64_t rows, int64_t dst_stride,
                           int64_t src_stride);
+void uc_name(add_spans)(float *dst, const float *src, const uc_span *span, int64_t count,
+                        int64_t rows, int64_t dst_stride, int64_t src_stride);
 void uc_name(interleave)(float *dst, const float *const *src, int64_t rows, int64_t total);
 void uc_name(store_transposed)(void *dst, upconv_dtype dtype, int64_t dst_stride, const float *src,
                                int64_t src_stride, int64_t channels, int64_t n);

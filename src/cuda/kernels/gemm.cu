@@ -2,7 +2,9 @@
 // Inner product for many channels, on the tensor cores: cells are the rows of the product (16 a fragment), output channels
 // its columns (8 a fragment), input channels its depth (steps of 8 words: TF32 numbers, or pairs of 16-bit channels).
 //
-// A block works on one group of residues: all along W, or a few of them, of one place along D and H. It reads x as rows:
+// A block works on one group of residues: all along W, or a few of them, of one place along D and H. Where there are few
+// channels (WIDE) it works on all residues, as columns of their own, and taps are shifts of the cells, with zeros for
+// weights where a residue has none. It reads x as rows:
 // EC words of one position, so that any shift of the cells by a tap is another row, never another alignment. The halo
 // tile of a chunk of channels is staged once for all taps; weights stream past it, one tap a stage, STAGES of them under way.
 // Unit u of row r, 16 bytes, lies where u ^ r % 8 would: so eight neighbouring rows meet eight different sets of banks.
@@ -22,7 +24,7 @@ enum {
   X_ROWS = SAMPLES * XD * XH * XW,
   X_BYTES = (X_ROWS * ROW_BYTES + 1023) / 1024 * 1024,
   BLOCK_UNITS = 16,                            // weights of 8 output channels and one step
-  STEP_UNITS = BM / 8 * BLOCK_UNITS,
+  STEP_UNITS = WARPS_N * NT * BLOCK_UNITS,
   W_BYTES = STEPS * STEP_UNITS * 16,
   PACKED_ROW = CO_PAD / 8 * BLOCK_UNITS        // weights of one step and tap, in units
 };
@@ -36,7 +38,7 @@ __device__ __forceinline__ void load_matrices(u32 address, u32 (&a)[4]) {
 // packed: [group][step][KERNEL][CO_PAD / 8][half][column][4 words]: what ldmatrix and wgmma read
 __device__ __forceinline__ const uint4 *weights_of(const Args &a, const Tile &tile, int chunk, int kernel) {
   return (const uint4 *)(a.packed + WEIGHTS_AT) +
-         (((i64)tile.group * CI_STEPS + chunk * STEPS) * KERNEL + kernel) * PACKED_ROW + tile.c0 / 8 * BLOCK_UNITS;
+         (((i64)tile.group * CI_STEPS + chunk * STEPS) * WEIGHT_TAPS + kernel) * PACKED_ROW + tile.c0 / 8 * BLOCK_UNITS;
 }
 
 // ---- which cells a lane multiplies ----
@@ -77,11 +79,11 @@ __device__ __forceinline__ void addresses_of(const Place &p, int tap, u32 x, u32
 
 // ---- sums ----
 
-typedef float Sums[RT][MT][NT][4];
+typedef float Sums[HELD][MT][NT][4];
 
 __device__ __forceinline__ void clear(Sums &sums) {
 #pragma unroll
-  for (int r = 0; r < RT; r++)
+  for (int r = 0; r < HELD; r++)
 #pragma unroll
     for (int i = 0; i < MT; i++)
 #pragma unroll
@@ -97,8 +99,8 @@ __device__ __forceinline__ void sync_multipliers() { asm volatile("bar.sync 1, %
 // 8 cells of 4 pairs of channels, meet few banks twice.
 enum {
   ROWS = WARPS_M * MT * 16 * TEAM,
-  ROUND_CHANNELS = WARPS_N * 8 * ROUND,
-  PITCH = ROWS * RT + 4,
+  ROUND_CHANNELS = WIDE ? CO : WARPS_N * 8 * ROUND,
+  PITCH = ROWS * HELD + 4,
   LANES = ROWS < MULTIPLIERS ? ROWS : MULTIPLIERS // threads that take different cells
 };
 
@@ -113,13 +115,13 @@ __device__ __forceinline__ void put_sums(float *out, const Sums &sums, int round
 #pragma unroll
       for (int k = 0; k < 4; k++)
 #pragma unroll
-        for (int r = 0; r < RT; r++) to[k % 2 * PITCH + (fragment_cell(warp, i) + lane / 4 + k / 2 * 8) * RT + r] = sums[r][i][j][k];
+        for (int r = 0; r < HELD; r++) to[k % 2 * PITCH + (fragment_cell(warp, i) + lane / 4 + k / 2 * 8) * HELD + r] = sums[r][i][j][k];
   }
 }
 
 // Row r of a round is this channel of the group.
 __device__ __forceinline__ int channel_of(const Tile &tile, int round, int r) {
-  return tile.c0 + r / (8 * ROUND) * 8 * NT + round * 8 * ROUND + r % (8 * ROUND);
+  return WIDE ? r : tile.c0 + r / (8 * ROUND) * 8 * NT + round * 8 * ROUND + r % (8 * ROUND);
 }
 
 struct Spot {
@@ -147,7 +149,7 @@ __device__ __forceinline__ void finish_cell(const Args &a, const Spot &s, int rg
   const float bias = __ldg(a.packed + BIAS_AT + channel), factor = SCALES_SUMS ? __ldg(a.packed + FACTOR_AT + channel) : 1.0f;
   float strip[RT];
 #pragma unroll
-  for (int r = 0; r < RT; r++) strip[r] = with_bias(sum[r], factor, bias);
+  for (int r = 0; r < RT; r++) strip[r] = with_bias(sum[WIDE ? r * CO * PITCH : r], factor, bias);
   if (s.tile.inside) finish<true>(a, s.tile, rg, true, channel, s.d, s.h, s.w, strip);
   else finish<false>(a, s.tile, rg, true, channel, s.d, s.h, s.w, strip);
 }
@@ -159,7 +161,7 @@ __device__ __forceinline__ void finish_round(const Args &a, const Tile &tile, in
     for (int item = threadIdx.x; item < ROWS * ROUND_CHANNELS; item += MULTIPLIERS) {
       const int cell = item / ROUND_CHANNELS, row = item % ROUND_CHANNELS;
       const Spot s = spot_of(a, tile, cell);
-      if (s.live) finish_cell(a, s, rg, out + row * PITCH + cell * RT, channel_of(tile, round, row));
+      if (s.live) finish_cell(a, s, rg, out + row * PITCH + cell * HELD, channel_of(tile, round, row));
     }
     return;
   }
@@ -169,7 +171,7 @@ __device__ __forceinline__ void finish_round(const Args &a, const Tile &tile, in
     if (!s.live) continue;
 #pragma unroll 2
     for (int row = threadIdx.x / LANES; row < ROUND_CHANNELS; row += MULTIPLIERS / LANES)
-      finish_cell(a, s, rg, out + row * PITCH + cell * RT, channel_of(tile, round, row));
+      finish_cell(a, s, rg, out + row * PITCH + cell * HELD, channel_of(tile, round, row));
   }
 }
 

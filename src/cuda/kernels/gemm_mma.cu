@@ -53,7 +53,7 @@ __device__ __forceinline__ void stage_weights(const Args &a, const Tile &tile, i
   for (int i = threadIdx.x; i < STEPS * STEP_UNITS; i += THREADS) {
     const int in_row = i % STEP_UNITS, step = i / STEP_UNITS;
     const bool there = chunk * STEPS + step < CI_STEPS && tile.c0 / 8 * BLOCK_UNITS + in_row < PACKED_ROW;
-    copy_unit(to + i * 16, there ? from + step * KERNEL * PACKED_ROW + in_row : (const uint4 *)(a.packed + WEIGHTS_AT), there);
+    copy_unit(to + i * 16, there ? from + step * WEIGHT_TAPS * PACKED_ROW + in_row : (const uint4 *)(a.packed + WEIGHTS_AT), there);
   }
 }
 
@@ -64,7 +64,7 @@ struct Feed {
 
 __device__ __forceinline__ void feed(const Args &a, const Tile &tile, int rg, const char *rows, const int *located, u32 xs, u32 ws,
                                      Feed &next) {
-  const int first = tap_begin[rg * RT], end = tap_begin[(rg + 1) * RT];
+  const int first = tap_begin[rg * HELD], end = tap_begin[(rg + 1) * HELD];
   if (next.chunk < CHUNKS) {
     if (next.tap == first) stage_rows(a, rows, next.chunk, located, xs + next.chunk % X_BUFFERS * X_BYTES);
     stage_weights(a, tile, next.chunk, tap_kernel[next.tap], ws + next.stage * W_BYTES);
@@ -102,7 +102,7 @@ __device__ __forceinline__ void multiply_all(const Args &a, const Tile &tile, in
   for (int row = threadIdx.x; row < X_ROWS; row += THREADS) located[row] = locate_row(a, tile, rg, row);
   __syncthreads();
   const char *rows = rows_of(a, tile, rg);
-  Feed next = {0, tap_begin[rg * RT], 0};
+  Feed next = {0, tap_begin[rg * HELD], 0};
 #pragma unroll 1
   for (int i = 0; i < STAGES - 1; i++) feed(a, tile, rg, rows, located, xs, ws, next);
   int stage = 0;
@@ -110,10 +110,10 @@ __device__ __forceinline__ void multiply_all(const Args &a, const Tile &tile, in
   for (int chunk = 0; chunk < CHUNKS; chunk++) {
     const u32 x = xs + chunk % X_BUFFERS * X_BYTES;
 #pragma unroll
-    for (int r = 0; r < RT; r++) {
-      const int end = tap_begin[rg * RT + r + 1];
+    for (int r = 0; r < HELD; r++) {
+      const int end = tap_begin[rg * HELD + r + 1];
 #pragma unroll 1
-      for (int tap = tap_begin[rg * RT + r]; tap < end; tap++) {
+      for (int tap = tap_begin[rg * HELD + r]; tap < end; tap++) {
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads(); // this stage is there for all; the one before has been read by all
         feed(a, tile, rg, rows, located, xs, ws, next);
@@ -130,6 +130,6 @@ __device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg
   Sums sums;
   clear(sums);
   __syncthreads(); // the last tile's sums have been read
-  if (tap_begin[rg * RT] < tap_begin[(rg + 1) * RT]) multiply_all(a, tile, rg, smem, sums);
+  if (tap_begin[rg * HELD] < tap_begin[(rg + 1) * HELD]) multiply_all(a, tile, rg, smem, sums);
   finish_sums(a, tile, rg, smem, sums);
 }

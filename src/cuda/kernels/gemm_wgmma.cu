@@ -66,9 +66,9 @@ __device__ __forceinline__ void step(Turn &turn) {
 
 __device__ __forceinline__ void copy_weights(const Args &a, const Tile &tile, int rg, const Barriers &b, u32 ws) {
   if (threadIdx.x % 32 != 0) return;
-  enum { BM_LAST = CO_PAD % BM == 0 ? BM : CO_PAD % BM };
-  const u32 bytes = (tile.c0 + BM > CO_PAD ? BM_LAST : BM) / 8 * BLOCK_UNITS * 16;
-  const int first = tap_begin[rg * RT], end = tap_begin[(rg + 1) * RT];
+  enum { COLUMNS = WARPS_N * NT * 8, LAST = CO_PAD % COLUMNS == 0 ? COLUMNS : CO_PAD % COLUMNS };
+  const u32 bytes = (tile.c0 + COLUMNS > CO_PAD ? LAST : COLUMNS) / 8 * BLOCK_UNITS * 16;
+  const int first = tap_begin[rg * HELD], end = tap_begin[(rg + 1) * HELD];
   Turn turn = {0, 1};
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS; chunk++) {
@@ -81,7 +81,7 @@ __device__ __forceinline__ void copy_weights(const Args &a, const Tile &tile, in
 #pragma unroll
       for (int q = 0; q < STEPS; q++)
         if (q < steps)
-          copy_bulk(ws + turn.at * W_BYTES + q * STEP_UNITS * 16, from + q * KERNEL * PACKED_ROW, bytes, b.full + 8 * turn.at);
+          copy_bulk(ws + turn.at * W_BYTES + q * STEP_UNITS * 16, from + q * WEIGHT_TAPS * PACKED_ROW, bytes, b.full + 8 * turn.at);
       step<STAGES>(turn);
     }
   }
@@ -140,10 +140,10 @@ __device__ __forceinline__ void multiply_all(int rg, const Barriers &b, u32 xs, 
   for (int chunk = 0; chunk < CHUNKS; chunk++) {
     wait(b.rows_full + 8 * rows.at, rows.parity);
 #pragma unroll
-    for (int r = 0; r < RT; r++) {
-      const int end = tap_begin[rg * RT + r + 1];
+    for (int r = 0; r < HELD; r++) {
+      const int end = tap_begin[rg * HELD + r + 1];
 #pragma unroll 1
-      for (int tap = tap_begin[rg * RT + r]; tap < end; tap++) {
+      for (int tap = tap_begin[rg * HELD + r]; tap < end; tap++) {
         wait(b.full + 8 * turn.at, turn.parity);
         multiply(p, tap, chunk, xs + rows.at * X_BYTES, ws + turn.at * W_BYTES, sums[r]);
         if (first_lane) arrive(b.free + 8 * turn.at);
@@ -167,7 +167,7 @@ __device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg
   (void)resident;
   const u32 xs = (u32)__cvta_generic_to_shared(smem), ws = xs + X_BUFFERS * X_BYTES;
   const Barriers b = barriers_at(xs + BARRIERS_AT * 4);
-  const bool any = tap_begin[rg * RT] < tap_begin[(rg + 1) * RT];
+  const bool any = tap_begin[rg * HELD] < tap_begin[(rg + 1) * HELD];
   const int warp = threadIdx.x / 32;
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // copies come after what the last tile did
   __syncthreads();

@@ -48,11 +48,17 @@ extern "C" __global__ void __launch_bounds__(256) pack_weights(const __grid_cons
     rest /= 8 * STEP_WORDS;
     const int column = (int)(rest % (CO_PAD / 8)) * 8 + lane / 4;
     rest /= CO_PAD / 8;
-    const int k = (int)(rest % KERNEL);
-    rest /= KERNEL;
+    const int k = (int)(rest % WEIGHT_TAPS);
+    rest /= WEIGHT_TAPS;
     const int i = (int)(rest % CI_STEPS) * STEP_WORDS + lane % 4 + 4 * half;
     const int group = (int)(rest / CI_STEPS);
+#if WIDE
+    // columns: the channels of residue 0, then those of residue 1, ...
+    const int kernel = column < RESIDUES * CO ? column_kernel[k][column / CO] : -1;
+    ((u32 *)a.packed)[WEIGHTS_AT + at] = kernel >= 0 ? word_of(a, i, column % CO, group * CI, kernel) : 0;
+#else
     ((u32 *)a.packed)[WEIGHTS_AT + at] = word_of(a, i, column, group * CI, k);
+#endif
 #else
     // [group][CI][KERNEL][CO_PAD], or as many of these as a weight has parts
     const int o = (int)(rest % CO_PAD);
