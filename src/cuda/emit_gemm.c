@@ -22,10 +22,10 @@ void uc_cuda_emit_gemm_defines(uc_text *text, const uc_cuda_engine *e, const uc_
   define(text, "Y_LAST", stores_channels_last(e, k));
   define(text, "STAGES", k->stages);
   define(text, "WGMMA", k->wgmma);
+  if (!k->wgmma) define(text, "STEPS_AHEAD", k->steps_ahead);
   define(text, "WIDE", k->wide);
   define(text, "HELD", k->held);
   define(text, "WEIGHT_TAPS", e->weight_taps);
-  if (!k->wgmma) define(text, "STEPS_AHEAD", k->steps_ahead);
   define(text, "MOVES_REGISTERS", k->moves_registers);
   define(text, "ROUND", k->round);
   define(text, "LOCATED_AT", k->located_at);

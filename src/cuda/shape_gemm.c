@@ -296,6 +296,7 @@ const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
     return "more phases, or more of one chunk, than the kernel for many channels holds";
   int best = t[0].seconds < 0 || (t[1].seconds >= 0 && t[1].seconds < t[0].seconds);
   k->chunk = all.steps * 8;
+  k->steps_ahead = all.team > 1 ? 1 : all.steps;
   k->chunks = all.chunks;
   k->stages = STAGES;
   k->steps_ahead = all.team > 1 ? 1 : all.steps;
