@@ -263,6 +263,9 @@ static void teams_and_copies(void) {
 /* Many channels: where the tensor cores take operands from shared memory, and what of x a block works on. */
 static void many_channels(void) {
   static const char deep[] = "n8 ci512 co256 in4x4x4 k4 s2 p1 dtype=f16";
+  static const char first_deltas[] =
+      "__constant__ const int first_delta[][3] = {{-1, -1, -1}, {-1, 0, -1}, {0, -1, -1}, {0, 0, "
+      "-1}};";
   /* a tile is two whole samples; residues along W are held together, those along D and H are other blocks' */
   check_lines_for("cuda:sm_90a", deep, "cuda-gemm",
                   (const char *const[]){
@@ -272,9 +275,7 @@ static void many_channels(void) {
                       "#define RESIDUE_BLOCKS 4", "#define EC 32", "#define CI_STEPS 32",
                       "#define SCALES_SUMS 0", "struct __align__(64) Map {",
                       "__constant__ const int tap_begin[] = {0, 8, 16, 24, 32, 40, 48, 56, 64};",
-                      "__constant__ const int first_delta[][3] = {{-1, -1, -1}, {-1, 0, -1}, {0, "
-                      "-1, -1}, {0, 0, -1}};",
-                      NULL});
+                      first_deltas, NULL});
   check_lines_for("cuda:sm_80", deep, "cuda-gemm",
                   (const char *const[]){"#define WGMMA 0", "#define MOVES_REGISTERS 0",
                                         "#define SAMPLES 2", "#define RESIDUE_BLOCKS 4",
