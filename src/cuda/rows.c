@@ -17,16 +17,27 @@ upconv_status uc_cuda_rows_size(const uc_cuda_engine *e, const uc_cuda_kernel *k
   return UPCONV_OK;
 }
 
+/* Strides that the copy engine takes: in bytes multiples of 16, under 2^40, each a multiple of the one before, from W to the
+   samples. */
+static bool takes_strides(const upconv_tensor *x) {
+  const int order[] = {4, 3, 2, 0};
+  int64_t before = 16 / 2;
+  for (int i = 0; i < 4; i++) {
+    int64_t stride = x->stride[order[i]];
+    if (x->shape[order[i]] <= 1) continue;
+    if (stride <= 0 || stride % before != 0 || stride >= (int64_t)1 << 39) return false;
+    before = stride;
+  }
+  return true;
+}
+
 /* Channels-last, in the words' own type, whole steps, every row aligned to 16 bytes. What the copy engine reads beyond a
    group must be beyond x too. */
 bool uc_cuda_is_rows(const uc_cuda_engine *e, const upconv_tensor *x) {
   int64_t unit = e->lowered->conv.groups > 1 ? ROW_BYTES / 2 : 16;
   if (e->word == UPCONV_F32 || e->group_in % unit != 0) return false;
   if (x->stride[1] != 1 && x->shape[1] > 1) return false;
-  bool rows = (int64_t)(intptr_t)x->data % 16 == 0;
-  for (int i = 0; i < UC_RANK; i++)
-    if (i != 1 && x->shape[i] > 1) rows = rows && x->stride[i] > 0 && x->stride[i] * 2 % 16 == 0;
-  return rows;
+  return (int64_t)(intptr_t)x->data % 16 == 0 && takes_strides(x);
 }
 
 uc_cuda_row_view uc_cuda_own_rows(const uc_cuda_engine *e, const upconv_tensor *x) {
@@ -104,7 +115,7 @@ upconv_status uc_cuda_put_map(const uc_cuda_engine *e, const uc_cuda_kernel *k, 
   const int order[4] = {5, 4, 3, 0};
   uint64_t strides[4];
   for (int i = 0; i < 4; i++) /* of a single element: any that is allowed */
-    strides[i] = dims[i + 1] > 1 ? (uint64_t)v->stride[order[i]] : 16;
+    strides[i] = dims[i + 1] > 1 ? (uint64_t)v->stride[order[i]] : i > 0 ? strides[i - 1] : 16;
   const unsigned box[5] = {ROW_BYTES / 4, (unsigned)k->x_size[2], (unsigned)k->x_size[1],
                            (unsigned)k->x_size[0], (unsigned)k->samples},
                  steps[5] = {1, 1, 1, 1, 1};
