@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Defines and tables of a pass for many channels: shape_gemm.c says what they are. */
+#include <string.h>
+
 #include "emit.h"
 #include "shape.h"
 
@@ -47,6 +49,32 @@ static void emit_groups(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text, "};\n");
 }
 
+static bool has_tap(const uc_cuda_kernel *k, int64_t residue, const uc_cuda_tap *shift) {
+  for (int64_t t = 0; t < k->tap_count; t++)
+    if (k->tap[t].residue == residue &&
+        memcmp(k->tap[t].delta, shift->delta, sizeof shift->delta) == 0)
+      return true;
+  return false;
+}
+
+/* Where residues are columns: the shifts of the cells, and which residues have a tap there. */
+static void emit_live(uc_text *text, const uc_cuda_kernel *k) {
+  uc_text_add(text, "__constant__ const int shift_delta[][3] = {");
+  for (int64_t t = 0; t < k->tap_count; t++)
+    if (uc_cuda_new_shift(k, t))
+      uc_text_add(text, "%s{%d, %d, %d}", t ? ", " : "", (int)k->tap[t].delta[0],
+                  (int)k->tap[t].delta[1], (int)k->tap[t].delta[2]);
+  uc_text_add(text, "};\n__constant__ const bool column_live[][RT] = {");
+  for (int64_t t = 0; t < k->tap_count; t++) {
+    if (!uc_cuda_new_shift(k, t)) continue;
+    uc_text_add(text, t ? ",\n  {" : "{");
+    for (int64_t r = 0; r < k->rt; r++)
+      uc_text_add(text, "%s%d", r ? ", " : "", has_tap(k, r, &k->tap[t]));
+    uc_text_add(text, "}");
+  }
+  uc_text_add(text, "};\n");
+}
+
 /* An instruction's operands are written out, as many as a team has columns. */
 static void emit_wgmma(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   int64_t sums = k->nt * 4;
@@ -74,5 +102,6 @@ static void emit_wgmma(uc_text *text, const uc_cuda_engine *e, const uc_cuda_ker
 
 void uc_cuda_emit_gemm_tables(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   emit_groups(text, k);
+  if (k->wide) emit_live(text, k);
   if (k->wgmma) emit_wgmma(text, e, k);
 }

@@ -142,9 +142,68 @@ __device__ __forceinline__ Spot spot_of(const Args &a, const Tile &tile, int cel
   return s;
 }
 
+#if WIDE
+// Element e of the group's channels of x at a position, as the products take it.
+__device__ __forceinline__ float factor_of(const Args &a, const Spot &s, int e, int d, int h, int w) {
+  const float x = load_at<X_TYPE>(a.x.origin, view_index(a.x, s.tile.n, s.tile.group * CI + e, d, h, w));
+#ifdef WORD_IS_F32
+  u32 bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return __int_as_float((int)bits);
+#else
+  return x;
+#endif
+}
+
+// The packed weight of channel e, a shift and a column.
+__device__ __forceinline__ float weight_of(const Args &a, int group, int e, int shift, int column) {
+#ifdef WORD_IS_F32
+  const int word = e;
+#else
+  const int word = e / 2;
+#endif
+  const i64 block = (((i64)group * CI_STEPS + word / 8) * WEIGHT_TAPS + shift) * (CO_PAD / 8) + column / 8;
+  const u32 bits = ((const u32 *)a.packed)[WEIGHTS_AT + block * 64 + word % 8 / 4 * 32 + column % 8 * 4 + word % 4];
+#ifdef WORD_IS_F32
+  return __int_as_float((int)bits);
+#elif defined(WORD_IS_F16)
+  return from_f16((u16)(bits >> e % 2 * 16));
+#else
+  return from_bf16((u16)(bits >> e % 2 * 16));
+#endif
+}
+
+// The sum of a residue's own taps. Where it has none at a shift, x was multiplied by zero, which is wrong if x is no finite
+// number there; so sums that are not finite are made again, one product after the other.
+__device__ __forceinline__ float sum_of_taps(const Args &a, const Spot &s, int c, int r) {
+  float sum = 0.0f;
+#pragma unroll 1
+  for (int u = 0; u < WEIGHT_TAPS; u++) {
+    const int d = s.tile.qd + s.d + shift_delta[u][0], h = s.tile.qh + s.h + shift_delta[u][1], w = s.tile.qw + s.w + shift_delta[u][2];
+    if (!column_live[u][r] || !holds(a.x, a.x.begin[0], d, h, w)) continue;
+#pragma unroll 1
+    for (int e = 0; e < CI; e++) sum = fmaf(factor_of(a, s, e, d, h, w), weight_of(a, s.tile.group, e, u, r * CO + c), sum);
+  }
+  return sum;
+}
+
+__device__ __forceinline__ void mend_sums(const Args &a, const Spot &s, float *sum, int c) {
+  bool finite = true;
+#pragma unroll
+  for (int r = 0; r < RT; r++) finite = finite && fabsf(sum[r * CO * PITCH]) < INF;
+  if (finite) return;
+#pragma unroll 1
+  for (int r = 0; r < RT; r++)
+    if (!(fabsf(sum[r * CO * PITCH]) < INF)) sum[r * CO * PITCH] = sum_of_taps(a, s, c, r);
+}
+#endif
+
 // All residues of one cell and channel.
-__device__ __forceinline__ void finish_cell(const Args &a, const Spot &s, int rg, const float *sum, int c) {
+__device__ __forceinline__ void finish_cell(const Args &a, const Spot &s, int rg, float *sum, int c) {
   if (c >= CO) return;
+#if WIDE
+  mend_sums(a, s, sum, c);
+#endif
   const int channel = s.tile.group * CO + c;
   const float bias = __ldg(a.packed + BIAS_AT + channel), factor = SCALES_SUMS ? __ldg(a.packed + FACTOR_AT + channel) : 1.0f;
   float strip[RT];
@@ -155,7 +214,7 @@ __device__ __forceinline__ void finish_cell(const Args &a, const Spot &s, int rg
 }
 
 // Neighbouring threads take neighbouring cells, or in channels-last memory neighbouring channels.
-__device__ __forceinline__ void finish_round(const Args &a, const Tile &tile, int rg, int round, const float *out) {
+__device__ __forceinline__ void finish_round(const Args &a, const Tile &tile, int rg, int round, float *out) {
   if (Y_LAST) {
 #pragma unroll 1
     for (int item = threadIdx.x; item < ROWS * ROUND_CHANNELS; item += MULTIPLIERS) {
