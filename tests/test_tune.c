@@ -207,7 +207,7 @@ static void stop(trial *t) {
   upconv_context_destroy(t->context);
 }
 
-/* Candidate and who chose it: "cpu-panels model ". */
+/* Candidate and who chose it: "cpu-tiled model ". */
 static void say_plan(const trial *t, upconv_tuning tuning) {
   static const char *const choice[] = {"model", "named", "stored", "measured"};
   const upconv_plan_options options = {.tuning = tuning};
@@ -253,8 +253,8 @@ static void follow(void) {
 static void plans_follow_decisions(void) {
   CHECK_STR(
       sandbox_run(follow),
-      "cpu-panels model cpu-direct stored cpu-panels model cpu-direct stored cpu-panels model "
-      "cpu-panels model ");
+      "cpu-tiled model cpu-direct stored cpu-tiled model cpu-direct stored cpu-tiled model "
+      "cpu-tiled model ");
 }
 
 static void name_nonsense(void) {
@@ -277,7 +277,7 @@ static void name_nonsense(void) {
 
 static void ignores_what_does_not_apply(void) {
   CHECK_STR(sandbox_run(name_nonsense),
-            "cpu-panels model cpu-panels model cpu-panels model cpu-panels model ");
+            "cpu-tiled model cpu-tiled model cpu-tiled model cpu-tiled model ");
 }
 
 /* Constants let rules look at values: a factor of 1 goes. */
@@ -401,7 +401,7 @@ static void tune_while_planning(void) {
 
 static void the_environment_turns_it_on(void) {
   CHECK_STR(sandbox_run(tune_while_planning),
-            "cpu-panels model cpu-panels model no file 1 1 1 same printed");
+            "cpu-tiled model cpu-tiled model no file 1 1 1 same printed");
 }
 
 enum { PLANNERS = 4 };

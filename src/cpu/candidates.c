@@ -39,6 +39,9 @@ static double macs(const uc_lowered *lowered) {
   return uc_problem_macs(&lowered->conv, lowered->conv.batch, in_size);
 }
 
+/* Seconds that a call takes longer than one of cpu-tiled, however small: lists, and more memory that is cold. */
+static const double PANELS_START = 5e-6, PRODUCTS_START = 4e-6;
+
 /* What the costs depend on: channels of a group, products of an output, and inputs along W. */
 typedef struct sizes {
   double in, out, products, width;
@@ -76,13 +79,15 @@ static double tiled_cost(const upconv_context *context, const uc_lowered *lowere
 /* Each number gathered into a panel is worth it for many output channels. */
 static double panels_cost(const upconv_context *context, const uc_lowered *lowered) {
   sizes z = sizes_of(lowered);
-  return plain_cost(context, lowered) * (0.84 + 7.5 / z.out + 8 / z.in + 4 / z.products);
+  return PANELS_START +
+         plain_cost(context, lowered) * (0.84 + 7.5 / z.out + 8 / z.in + 4 / z.products);
 }
 
 /* Each product written and added where it belongs is worth it for many input channels. */
 static double products_cost(const upconv_context *context, const uc_lowered *lowered) {
   sizes z = sizes_of(lowered);
-  return plain_cost(context, lowered) * (0.78 + 0.6 / z.out + 13 / z.in + 20 / z.products);
+  return PRODUCTS_START +
+         plain_cost(context, lowered) * (0.78 + 0.6 / z.out + 13 / z.in + 20 / z.products);
 }
 
 static double direct_cost(const upconv_context *context, const uc_lowered *lowered) {

@@ -330,7 +330,7 @@ static bool choose_order(const uc_cuda_engine *e, uc_cuda_kernel *k, word *words
   for (int i = 0; i < ORDERS; i++) {
     if (!list_quads(e, k, i, words, f)) continue;
     int64_t cost = f->pattern_count << 40;
-    if (banks && cost < best + ((int64_t)1 << 40)) cost += choose_pitches(e, k, f);
+    if (banks && cost - ((int64_t)1 << 40) < best) cost += choose_pitches(e, k, f);
     if (cost >= best) continue;
     best = cost;
     chosen = i;
