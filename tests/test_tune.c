@@ -184,7 +184,7 @@ static void writers_lose_nothing(void) {
 
 /* ---------------------------------------------------------------- plans */
 
-static const char text[] = "ci8 co16 in9x11 k3 s2 p1 bias | mul @scale | relu";
+static const char text[] = "ci8 co16 in5x7 k3 s2 p1 bias | mul @scale | relu";
 
 typedef struct trial {
   upconv_context *context;
@@ -239,9 +239,9 @@ static void follow(void) {
   decide(&t, "cpu-direct");
   say_plan(&t, UPCONV_TUNING_DEFAULT);
   say_plan(&t, UPCONV_TUNING_OFF);
-  start(&renamed, "cpu", "ci8 co16 in9x11 k3 s2 p1 bias | mul @anything.else | relu");
+  start(&renamed, "cpu", "ci8 co16 in5x7 k3 s2 p1 bias | mul @anything.else | relu");
   say_plan(&renamed, UPCONV_TUNING_STORED);
-  start(&other, "cpu", "ci8 co16 in9x12 k3 s2 p1 bias | mul @scale | relu");
+  start(&other, "cpu", "ci8 co16 in5x8 k3 s2 p1 bias | mul @scale | relu");
   say_plan(&other, UPCONV_TUNING_STORED);
   setenv("UPCONV_TUNE_FILE", "", 1);
   say_plan(&t, UPCONV_TUNING_DEFAULT);
