@@ -251,10 +251,9 @@ static void follow(void) {
 }
 
 static void plans_follow_decisions(void) {
-  CHECK_STR(
-      sandbox_run(follow),
-      "cpu-tiled model cpu-direct stored cpu-tiled model cpu-direct stored cpu-tiled model "
-      "cpu-tiled model ");
+  CHECK_STR(sandbox_run(follow),
+            "cpu-tiled model cpu-direct stored cpu-tiled model cpu-direct stored cpu-tiled model "
+            "cpu-tiled model ");
 }
 
 static void name_nonsense(void) {
