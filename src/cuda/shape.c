@@ -123,28 +123,52 @@ static void size_input(uc_cuda_kernel *k) {
   for (int a = 0; a < UC_AXES; a++) k->x_size[a] = uc_cuda_input_size(k, a, k->cells[a]);
 }
 
-upconv_status uc_cuda_find_taps(const upconv_problem *p, uc_cuda_kernel *k) {
-  int64_t most = uc_volume(k->residues) * uc_problem_kernel_size(p), low[UC_AXES], high[UC_AXES];
-  k->tap = calloc((size_t)most, sizeof *k->tap);
-  if (!k->tap)
-    return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of %lld taps", (long long)most);
-  k->tap_count = 0;
-  int64_t kernels = uc_problem_kernel_size(p), residues = uc_volume(k->residues);
-  for (int64_t r = 0; r < residues; r++)
-    for (int64_t i = 0; i < kernels; i++) {
-      int64_t rho[UC_AXES] = {r / k->residues[2] / k->residues[1],
-                              r / k->residues[2] % k->residues[1], r % k->residues[2]};
-      int64_t at[UC_AXES] = {i / p->axis[2].kernel / p->axis[1].kernel,
-                             i / p->axis[2].kernel % p->axis[1].kernel, i % p->axis[2].kernel};
-      uc_cuda_tap tap = {.residue = (int32_t)r, .kernel = (int32_t)i};
-      bool live = true;
-      for (int a = 0; a < UC_AXES; a++) {
-        int64_t reach = k->base[a] + rho[a] + p->axis[a].pad_begin - p->axis[a].dilation * at[a];
-        live = live && uc_mod(reach, p->axis[a].stride) == 0;
-        tap.delta[a] = (int32_t)uc_floor_div(reach, p->axis[a].stride);
+/* Whether element `at` of the kernel serves a residue along one axis, and which input it reads. */
+static bool reads(const upconv_problem *p, const uc_cuda_kernel *k, int axis, int64_t residue,
+                  int64_t at, int32_t *delta) {
+  const uc_axis *x = &p->axis[axis];
+  int64_t reach = k->base[axis] + residue + x->pad_begin - x->dilation * at;
+  *delta = (int32_t)uc_floor_div(reach, x->stride);
+  return uc_mod(reach, x->stride) == 0;
+}
+
+/* A tap serves one residue of each axis by one element of the kernel: the product of what the axes have. */
+static int64_t count_taps(const upconv_problem *p, const uc_cuda_kernel *k) {
+  int64_t count = 1;
+  for (int a = 0; a < UC_AXES; a++) {
+    int64_t live = 0;
+    int32_t delta;
+    for (int64_t rho = 0; rho < k->residues[a]; rho++)
+      for (int64_t at = 0; at < p->axis[a].kernel; at++) live += reads(p, k, a, rho, at, &delta);
+    count *= live;
+  }
+  return count;
+}
+
+static void list_taps(const upconv_problem *p, uc_cuda_kernel *k, int64_t residue) {
+  const int64_t *r = k->residues,
+                rho[UC_AXES] = {residue / r[2] / r[1], residue / r[2] % r[1], residue % r[2]};
+  uc_cuda_tap tap = {.residue = (int32_t)residue};
+  for (int64_t i = 0; i < p->axis[0].kernel; i++) {
+    if (!reads(p, k, 0, rho[0], i, &tap.delta[0])) continue;
+    for (int64_t j = 0; j < p->axis[1].kernel; j++) {
+      if (!reads(p, k, 1, rho[1], j, &tap.delta[1])) continue;
+      for (int64_t l = 0; l < p->axis[2].kernel; l++) {
+        if (!reads(p, k, 2, rho[2], l, &tap.delta[2])) continue;
+        tap.kernel = (int32_t)((i * p->axis[1].kernel + j) * p->axis[2].kernel + l);
+        k->tap[k->tap_count++] = tap;
       }
-      if (live) k->tap[k->tap_count++] = tap;
     }
+  }
+}
+
+upconv_status uc_cuda_find_taps(const upconv_problem *p, uc_cuda_kernel *k) {
+  int64_t count = count_taps(p, k), low[UC_AXES], high[UC_AXES];
+  k->tap = calloc((size_t)uc_max(1, count), sizeof *k->tap);
+  if (!k->tap)
+    return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a table of %lld taps", (long long)count);
+  k->tap_count = 0;
+  for (int64_t r = 0; r < uc_volume(k->residues); r++) list_taps(p, k, r);
   for (int a = 0; a < UC_AXES; a++) {
     low[a] = INT32_MAX;
     high[a] = INT32_MIN;
@@ -240,10 +264,9 @@ static void value_extent(const int64_t (*shape)[UC_RANK], int value, int64_t ext
 /* Blocks that a multiprocessor should hold: while some wait for memory, others compute. With few sums a thread gets along
    with 64 registers, so that there are 32 warps; else with 128, and 16. */
 static int64_t wanted_blocks(const uc_cuda_kernel *k) {
-  bool fragments = k->mma;
-  int64_t sums = k->gemm     ? k->held * k->mt * k->nt * 4
-                 : fragments ? k->rt * k->mt * k->nt * 4
-                             : k->rt * k->mc * k->thread_cells;
+  int64_t sums = k->gemm  ? k->held * k->mt * k->nt * 4
+                 : k->mma ? k->rt * k->mt * k->nt * 4
+                          : k->rt * k->mc * k->thread_cells;
   int64_t threads = sums <= 32 ? 1024 : sums <= 64 ? 512 : 256;
   int64_t held = k->shared_floats > 0 ? UC_CUDA_SHARED_OF_SM / (4 * k->shared_floats) : threads;
   return uc_max(1, uc_min(threads / (k->threads * k->teams), k->gemm ? held : threads));

@@ -12,7 +12,9 @@ enum {
   MAX_POOLED = 8,
   MAX_WIDE = 4,     /* output channels of a group whose residues are columns */
   MAX_COLUMNS = 64, /* of those */
-  ROW_WORDS = 32,   /* of a chunk: 128 bytes */
+  MAX_TAPS = 7168,
+  TABLE_BYTES = 60 * 1024, /* constant memory has 64 KiB */
+  ROW_WORDS = 32,          /* of a chunk: 128 bytes */
   STAGES = 4,
   ROW_BYTES = ROW_WORDS * 4,
   MOST_WARPS = 8,
@@ -221,6 +223,14 @@ static void measure_groups(setting *s, int64_t rt) {
   }
 }
 
+/* Tables in constant memory: for each tap where it reads and its weights, for each group of residues where its tile begins;
+   where residues are columns, for each shift what it is and whom it serves. */
+static bool tables_fit(const setting *s, bool columns) {
+  int64_t residues = uc_volume(s->k->residues);
+  int64_t each = columns ? 20 + residues : 8, begins = 4 * (residues + 1);
+  return s->taps * each + begins + 12 * s->groups <= TABLE_BYTES;
+}
+
 /* The usual way: a thread holds sums of a few residues, each with taps of its own. */
 static setting by_residues(const setting *all) {
   setting s = *all;
@@ -228,6 +238,7 @@ static setting by_residues(const setting *all) {
   s.columns = s.e->group_out;
   s.taps = s.k->tap_count;
   if (s.held > 0) measure_groups(&s, s.held);
+  if (s.held > 0 && !tables_fit(&s, false)) s.held = 0;
   return s;
 }
 
@@ -242,6 +253,7 @@ static setting by_columns(const setting *all) {
   for (int64_t t = 0; t < s.k->tap_count && s.held; t++) s.taps += uc_cuda_new_shift(s.k, t);
   if (s.held) measure_groups(&s, residues);
   s.least_taps = s.taps;
+  if (s.held && !tables_fit(&s, true)) s.held = 0;
   return s;
 }
 
@@ -285,6 +297,7 @@ const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
                                const int64_t extent[UC_AXES]) {
   if (uc_volume(k->step) != 1) return "a pool's stride is not the convolution's";
   if (k->tap_count == 0) return "no taps";
+  if (k->tap_count > MAX_TAPS) return "more taps than tables of the kernel for many channels hold";
   setting all = {.e = e, .k = k, .extent = extent};
   all.steps = uc_min(e->ci_steps, ROW_WORDS / 8);
   all.chunks = uc_ceil_div(e->ci_steps, all.steps);
