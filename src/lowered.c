@@ -199,3 +199,9 @@ upconv_status uc_lowered_nominal_shapes(const uc_lowered *lowered, int64_t (*sha
       uc_problem_conv_shape(&lowered->conv, lowered->conv.batch, in_size, shape[0]);
   return status == UPCONV_OK ? uc_epilogue_shapes(lowered->tail, shape[0], shape) : status;
 }
+
+bool uc_lowered_folds(const uc_lowered *lowered, uc_fold_kind kind) {
+  for (int i = 0; i < lowered->fold_count; i++)
+    if (lowered->fold[i].kind == kind) return true;
+  return false;
+}

@@ -117,6 +117,9 @@ upconv_status uc_lowered_check_parameters(const uc_lowered *lowered,
 /* Number of elements of declaration i of lowered->tail: 1 or the channels of the value that uses it. */
 int64_t uc_lowered_param_size(const uc_lowered *lowered, int decl);
 
+/* Whether something of that kind was folded into the weights or the bias. */
+bool uc_lowered_folds(const uc_lowered *lowered, uc_fold_kind kind);
+
 /* Shapes of all values of conv and tail at the nominal extents: room for tail->op_count + 1. */
 upconv_status uc_lowered_nominal_shapes(const uc_lowered *lowered, int64_t (*shape)[UC_RANK]);
 

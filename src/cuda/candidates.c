@@ -48,26 +48,27 @@ static const char *refuses(const upconv_context *context, const uc_lowered *lowe
   return NULL;
 }
 
-static bool folds(const uc_lowered *lowered, uc_fold_kind kind) {
-  for (int i = 0; i < lowered->fold_count; i++)
-    if (lowered->fold[i].kind == kind) return true;
-  return false;
-}
-
 /* Words of the tensor-core kernels: -1 where they do not apply. 16-bit weights stay as they are, so that products are exact:
    a folded scale multiplies the sums instead; weights that an average mixes have no 16-bit form. */
 static int mma_word(const uc_lowered *lowered) {
   const upconv_problem *p = &lowered->conv;
   bool narrow = p->x_dtype != UPCONV_F32 && p->w_dtype != UPCONV_F32;
   if (narrow)
-    return p->x_dtype == p->w_dtype && !folds(lowered, UC_FOLD_AVG_POOL) ? (int)p->x_dtype : -1;
+    return p->x_dtype == p->w_dtype && !uc_lowered_folds(lowered, UC_FOLD_AVG_POOL)
+               ? (int)p->x_dtype
+               : -1;
   return p->math == UPCONV_MATH_TF32 ? (int)UPCONV_F32 : -1;
 }
 
-static const char *no_tensor_cores(const upconv_context *context, const uc_lowered *lowered) {
+static const char *old_tensor_cores(const upconv_context *context, const uc_lowered *lowered) {
   const char *why = refuses(context, lowered);
   if (why) return why;
-  if (context->target->major < 8) return "tensor cores before sm_80 have no TF32 and bf16";
+  return context->target->major < 8 ? "tensor cores before sm_80 have no TF32 and bf16" : NULL;
+}
+
+static const char *no_tensor_cores(const upconv_context *context, const uc_lowered *lowered) {
+  const char *why = old_tensor_cores(context, lowered);
+  if (why) return why;
   return mma_word(lowered) < 0 ? "full float32 products: tensor cores would round the operands"
                                : NULL;
 }
@@ -97,14 +98,15 @@ static const char *mma_refuses(const upconv_context *context, const uc_lowered *
 static int flat_parts(const uc_lowered *lowered) {
   const upconv_problem *p = &lowered->conv;
   if (p->x_dtype != UPCONV_F32 && p->w_dtype != UPCONV_F32)
-    return folds(lowered, UC_FOLD_SCALE) || folds(lowered, UC_FOLD_AVG_POOL) ? 2 : 1;
+    return uc_lowered_folds(lowered, UC_FOLD_SCALE) || uc_lowered_folds(lowered, UC_FOLD_AVG_POOL)
+               ? 2
+               : 1;
   return p->math == UPCONV_MATH_TF32 ? 1 : -1;
 }
 
 static const char *flat_refuses(const upconv_context *context, const uc_lowered *lowered) {
-  const char *why = refuses(context, lowered);
+  const char *why = old_tensor_cores(context, lowered);
   if (why) return why;
-  if (context->target->major < 8) return "tensor cores before sm_80 have no TF32 and bf16";
   if (flat_parts(lowered) < 0)
     return "full float32 products: tensor cores would round the operands";
   const upconv_problem *p = &lowered->conv;
@@ -232,7 +234,7 @@ static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_
   e->flat = inner == FLAT;
   e->parts = e->flat ? flat_parts(lowered) : 1;
   e->word = e->mma ? (upconv_dtype)mma_word(lowered) : UPCONV_F32;
-  e->scales_sums = e->mma && e->word != UPCONV_F32 && folds(lowered, UC_FOLD_SCALE);
+  e->scales_sums = e->mma && e->word != UPCONV_F32 && uc_lowered_folds(lowered, UC_FOLD_SCALE);
   e->group_in = lowered->conv.in_channels / lowered->conv.groups;
   e->group_out = lowered->conv.out_channels / lowered->conv.groups;
   e->kernel_size = uc_problem_kernel_size(&lowered->conv);

@@ -26,10 +26,6 @@ upconv_status uc_cuda_text(void (*write)(uc_text *text, const uc_cuda_engine *en
   return UPCONV_OK;
 }
 
-static void define(uc_text *text, const char *name, int64_t value) {
-  uc_text_add(text, "#define %s %lld\n", name, (long long)value);
-}
-
 static void define_axes(uc_text *text, const char *name, const int64_t value[UC_AXES]) {
   for (int a = 0; a < UC_AXES; a++)
     uc_text_add(text, "#define %s%d %lld\n", name, a, (long long)value[a]);
@@ -49,22 +45,22 @@ static int64_t run_length(const uc_cuda_kernel *k, upconv_dtype type) {
 }
 
 static void emit_mma_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  define(text, "SUMS_POOLED", k->sums_pooled);
-  define(text, "MT", k->mt);
-  define(text, "NT", k->nt);
-  define(text, "WARPS_M", k->warps_m);
-  define(text, "ROUNDS", k->rounds);
-  define(text, "CI_STEPS", e->ci_steps);
+  uc_cuda_emit_define(text, "SUMS_POOLED", k->sums_pooled);
+  uc_cuda_emit_define(text, "MT", k->mt);
+  uc_cuda_emit_define(text, "NT", k->nt);
+  uc_cuda_emit_define(text, "WARPS_M", k->warps_m);
+  uc_cuda_emit_define(text, "ROUNDS", k->rounds);
+  uc_cuda_emit_define(text, "CI_STEPS", e->ci_steps);
   uc_text_add(text, "#define WORD_IS_%s 1\n", uc_cuda_type_name(e->word));
-  define(text, "STEP_WORDS", e->step_words);
-  if (k->prefetch) define(text, "VX", k->x_vector);
-  define(text, "WINDOW", k->window);
-  define(text, "VECTOR", k->vector);
-  define(text, "X_PLANE", k->x_plane);
-  define(text, "X_STEP", k->x_step_words);
-  define(text, "SKEW_ODD", k->skew_odd);
-  define(text, "SKEW_HIGH", k->skew_high);
-  define(text, "WINDOW_CELL", k->vector == 1 ? 1 : k->step[2]);
+  uc_cuda_emit_define(text, "STEP_WORDS", e->step_words);
+  if (k->prefetch) uc_cuda_emit_define(text, "VX", k->x_vector);
+  uc_cuda_emit_define(text, "WINDOW", k->window);
+  uc_cuda_emit_define(text, "VECTOR", k->vector);
+  uc_cuda_emit_define(text, "X_PLANE", k->x_plane);
+  uc_cuda_emit_define(text, "X_STEP", k->x_step_words);
+  uc_cuda_emit_define(text, "SKEW_ODD", k->skew_odd);
+  uc_cuda_emit_define(text, "SKEW_HIGH", k->skew_high);
+  uc_cuda_emit_define(text, "WINDOW_CELL", k->vector == 1 ? 1 : k->step[2]);
 }
 
 /* What the inner product alone needs. */
@@ -74,55 +70,55 @@ static void emit_inner_defines(uc_text *text, const uc_cuda_engine *e, const uc_
   } else if (k->mma) {
     emit_mma_defines(text, e, k);
   } else if (k->depthwise) {
-    define(text, "GROUP_OUT", e->group_out);
-    define(text, "CHANNELS_FAST", k->channels_fast);
-    define(text, "HAS_BIAS", e->lowered->conv.bias);
-    define(text, "XC", k->x_channels);
-    define(text, "VX", k->x_vector);
+    uc_cuda_emit_define(text, "GROUP_OUT", e->group_out);
+    uc_cuda_emit_define(text, "CHANNELS_FAST", k->channels_fast);
+    uc_cuda_emit_define(text, "HAS_BIAS", e->lowered->conv.bias);
+    uc_cuda_emit_define(text, "XC", k->x_channels);
+    uc_cuda_emit_define(text, "VX", k->x_vector);
   } else if (k->flat) {
     uc_cuda_emit_flat_defines(text, e, k);
   } else {
-    define(text, "MC", k->mc);
-    define(text, "CELLS", k->thread_cells);
+    uc_cuda_emit_define(text, "MC", k->mc);
+    uc_cuda_emit_define(text, "CELLS", k->thread_cells);
   }
 }
 
 static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const upconv_problem *p = &e->lowered->conv;
-  define(text, "CI", e->group_in);
-  define(text, "KERNEL", e->kernel_size);
-  define(text, "CO_PAD", e->co_pad);
-  define(text, "WEIGHTS_AT", e->weights_at);
-  define(text, "BIAS_AT", e->bias_at);
-  define(text, "FACTOR_AT", e->factor_at);
+  uc_cuda_emit_define(text, "CI", e->group_in);
+  uc_cuda_emit_define(text, "KERNEL", e->kernel_size);
+  uc_cuda_emit_define(text, "CO_PAD", e->co_pad);
+  uc_cuda_emit_define(text, "WEIGHTS_AT", e->weights_at);
+  uc_cuda_emit_define(text, "BIAS_AT", e->bias_at);
+  uc_cuda_emit_define(text, "FACTOR_AT", e->factor_at);
   uc_text_add(text, "#define X_TYPE %s\n", uc_cuda_type_name(p->x_dtype));
-  define(text, "X_LAST", p->x_layout == UPCONV_CHANNELS_LAST);
+  uc_cuda_emit_define(text, "X_LAST", p->x_layout == UPCONV_CHANNELS_LAST);
   define_dhw(text, "T", k->cells);
   define_dhw(text, "X", k->x_size);
   define_axes(text, "X_BASE", k->x_base);
   define_axes(text, "R", k->residues);
   define_axes(text, "I", k->step);
   define_axes(text, "BASE", k->base);
-  define(text, "RT", k->rt);
-  define(text, "RESIDUE_GROUPS", k->residue_groups);
+  uc_cuda_emit_define(text, "RT", k->rt);
+  uc_cuda_emit_define(text, "RESIDUE_GROUPS", k->residue_groups);
   int64_t one[UC_AXES] = {1, 1, 1}, none[UC_AXES] = {0, 0, 0};
   define_axes(text, "Y_CELL", k->pool >= 0 ? one : k->residues);
   define_axes(text, "Y_BASE", k->pool >= 0 ? none : k->base);
   bool last = k->pass->result == e->program.value_count - 1;
   upconv_dtype type = last ? e->lowered->source.y_dtype : UPCONV_F32;
   uc_text_add(text, "#define Y_TYPE %s\n", uc_cuda_type_name(type));
-  define(text, "STRIP", k->strip);
-  define(text, "RUN", run_length(k, type));
-  define(text, "EC", k->chunk);
-  define(text, "TAPS", k->tap_count);
-  define(text, "STATIC_TAPS", k->static_taps);
-  define(text, "SHARED_WEIGHTS", k->shared_weights);
-  define(text, "X_FLOATS", k->x_floats);
-  define(text, "TEAM_FLOATS", k->team_floats);
-  if (!k->flat) define(text, "PREFETCH", k->prefetch);
-  define(text, "RESIDENT_WEIGHTS", k->resident);
-  define(text, "SAMPLES", k->samples);
-  define(text, "RESIDUE_BLOCKS", k->gemm ? k->residue_groups : 1);
+  uc_cuda_emit_define(text, "STRIP", k->strip);
+  uc_cuda_emit_define(text, "RUN", run_length(k, type));
+  uc_cuda_emit_define(text, "EC", k->chunk);
+  uc_cuda_emit_define(text, "TAPS", k->tap_count);
+  uc_cuda_emit_define(text, "STATIC_TAPS", k->static_taps);
+  uc_cuda_emit_define(text, "SHARED_WEIGHTS", k->shared_weights);
+  uc_cuda_emit_define(text, "X_FLOATS", k->x_floats);
+  uc_cuda_emit_define(text, "TEAM_FLOATS", k->team_floats);
+  if (!k->flat) uc_cuda_emit_define(text, "PREFETCH", k->prefetch);
+  uc_cuda_emit_define(text, "RESIDENT_WEIGHTS", k->resident);
+  uc_cuda_emit_define(text, "SAMPLES", k->samples);
+  uc_cuda_emit_define(text, "RESIDUE_BLOCKS", k->gemm ? k->residue_groups : 1);
   emit_inner_defines(text, e, k);
 }
 
@@ -133,21 +129,21 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
   int64_t blocks = uc_ceil_div(co, k->bm);
   uc_text_add(text, "\n// ---- this pass ----\n");
   uc_text_add(text, "#define KERNEL_NAME %s\n", k->name);
-  define(text, "THREADS", k->threads);
-  define(text, "TEAMS", k->teams);
-  define(text, "MIN_BLOCKS", k->min_blocks);
-  define(text, "CO", co);
-  define(text, "BM", k->bm);
-  define(text, "BLOCKS_PER_GROUP", blocks);
-  define(text, "CHANNEL_BLOCKS", blocks * groups);
-  define(text, "CHANNELS", channels);
-  define(text, "ALL_CHANNELS", k->pass->all_channels);
-  define(text, "HAS_CONV", k->pass->conv);
-  define(text, "TILE_FLOATS", k->fused ? 0 : k->slot_floats);
+  uc_cuda_emit_define(text, "THREADS", k->threads);
+  uc_cuda_emit_define(text, "TEAMS", k->teams);
+  uc_cuda_emit_define(text, "MIN_BLOCKS", k->min_blocks);
+  uc_cuda_emit_define(text, "CO", co);
+  uc_cuda_emit_define(text, "BM", k->bm);
+  uc_cuda_emit_define(text, "BLOCKS_PER_GROUP", blocks);
+  uc_cuda_emit_define(text, "CHANNEL_BLOCKS", blocks * groups);
+  uc_cuda_emit_define(text, "CHANNELS", channels);
+  uc_cuda_emit_define(text, "ALL_CHANNELS", k->pass->all_channels);
+  uc_cuda_emit_define(text, "HAS_CONV", k->pass->conv);
+  uc_cuda_emit_define(text, "TILE_FLOATS", k->fused ? 0 : k->slot_floats);
   define_axes(text, "TARGET", k->tile);
   define_axes(text, "CELL_STEP", k->cell_step);
   define_axes(text, "CELL_PARTS", k->cell_parts);
-  define(text, "SCALES_SUMS", e->scales_sums);
+  uc_cuda_emit_define(text, "SCALES_SUMS", e->scales_sums);
   if (k->pass->conv) emit_conv_defines(text, e, k);
 }
 
@@ -278,8 +274,8 @@ static void emit_rows(uc_text *text, const uc_cuda_kernel *k) {
     most = uc_max(most, taps);
   }
   uc_text_add(text, ", %lld};\n", (long long)k->tap_count);
-  define(text, "TAP_ROWS", count);
-  define(text, "MOST_ROW_TAPS", most);
+  uc_cuda_emit_define(text, "TAP_ROWS", count);
+  uc_cuda_emit_define(text, "MOST_ROW_TAPS", most);
   emit_table(text, k, "tap_window", tap_window);
 }
 

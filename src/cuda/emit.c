@@ -12,6 +12,10 @@ const char *uc_cuda_type_name(upconv_dtype dtype) {
   return dtype == UPCONV_F32 ? "F32" : dtype == UPCONV_F16 ? "F16" : "BF16";
 }
 
+void uc_cuda_emit_define(uc_text *text, const char *name, int64_t value) {
+  uc_text_add(text, "#define %s %lld\n", name, (long long)value);
+}
+
 void uc_cuda_emit_float(uc_text *text, double value) {
   float f = (float)value;
   if (isnan(f))

@@ -29,6 +29,8 @@ void uc_cuda_emit_gemm_tables(uc_text *text, const uc_cuda_engine *engine,
 /* The expression of an elementwise operator whose operands are the given texts. */
 void uc_cuda_emit_elementwise(uc_text *text, const upconv_op *op,
                               char operand[UPCONV_MAX_OPERANDS][512]);
+/* A line that defines a number. */
+void uc_cuda_emit_define(uc_text *text, const char *name, int64_t value);
 /* A float literal. */
 void uc_cuda_emit_float(uc_text *text, double value);
 

@@ -3,25 +3,21 @@
 #include "../checked.h"
 #include "emit.h"
 
-static void define(uc_text *text, const char *name, int64_t value) {
-  uc_text_add(text, "#define %s %lld\n", name, (long long)value);
-}
-
 void uc_cuda_emit_flat_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const uc_cuda_flat *f = &k->flattened;
-  define(text, "MT", k->mt);
-  define(text, "NT", k->nt);
-  define(text, "PARTS", e->parts);
-  define(text, "GROUPS", e->lowered->conv.groups);
-  define(text, "STEPS", f->step_count);
-  define(text, "PATTERNS", f->pattern_count);
-  define(text, "X_ROW", f->row);
-  define(text, "X_PLANE", f->plane);
-  define(text, "X_PITCH", f->channel);
-  define(text, "HELD_WEIGHTS", f->held);
-  define(text, "PREFETCH", f->prefetch);
-  define(text, "BULK", f->bulk);
-  define(text, "WEIGHT_WORDS", f->weight_words);
+  uc_cuda_emit_define(text, "MT", k->mt);
+  uc_cuda_emit_define(text, "NT", k->nt);
+  uc_cuda_emit_define(text, "PARTS", e->parts);
+  uc_cuda_emit_define(text, "GROUPS", e->lowered->conv.groups);
+  uc_cuda_emit_define(text, "STEPS", f->step_count);
+  uc_cuda_emit_define(text, "PATTERNS", f->pattern_count);
+  uc_cuda_emit_define(text, "X_ROW", f->row);
+  uc_cuda_emit_define(text, "X_PLANE", f->plane);
+  uc_cuda_emit_define(text, "X_PITCH", f->channel);
+  uc_cuda_emit_define(text, "HELD_WEIGHTS", f->held);
+  uc_cuda_emit_define(text, "PREFETCH", f->prefetch);
+  uc_cuda_emit_define(text, "BULK", f->bulk);
+  uc_cuda_emit_define(text, "WEIGHT_WORDS", f->weight_words);
 }
 
 static void begin(uc_text *text, const char *name) {
@@ -109,7 +105,7 @@ static void emit_residues(uc_text *text, const uc_cuda_kernel *k) {
     last = s;
   }
   uc_text_add(text, "};\n");
-  define(text, "MOST_STEPS", most);
+  uc_cuda_emit_define(text, "MOST_STEPS", most);
 }
 
 static void emit_patterns(uc_text *text, const uc_cuda_kernel *k) {

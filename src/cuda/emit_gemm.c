@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Defines and tables of a pass for many channels: shape_gemm.c says what they are. */
-#include <string.h>
-
 #include "emit.h"
 #include "shape.h"
-
-static void define(uc_text *text, const char *name, int64_t value) {
-  uc_text_add(text, "#define %s %lld\n", name, (long long)value);
-}
 
 static bool stores_channels_last(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   bool last = k->pass->result == e->program.value_count - 1;
@@ -15,24 +9,24 @@ static bool stores_channels_last(const uc_cuda_engine *e, const uc_cuda_kernel *
 }
 
 void uc_cuda_emit_gemm_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  define(text, "MT", k->mt);
-  define(text, "NT", k->nt);
-  define(text, "WARPS_M", k->warps_m);
-  define(text, "WARPS_N", k->teams_n);
-  define(text, "CI_STEPS", e->ci_steps);
-  define(text, "GROUPS", e->lowered->conv.groups);
-  define(text, "Y_LAST", stores_channels_last(e, k));
-  define(text, "STAGES", k->stages);
-  define(text, "WGMMA", k->wgmma);
-  if (!k->wgmma) define(text, "STEPS_AHEAD", k->steps_ahead);
-  define(text, "WIDE", k->wide);
-  define(text, "HELD", k->held);
-  define(text, "WEIGHT_TAPS", e->weight_taps);
-  define(text, "MOVES_REGISTERS", k->moves_registers);
-  define(text, "ROUND", k->round);
-  define(text, "LOCATED_AT", k->located_at);
-  define(text, "BARRIERS_AT", k->barriers_at);
-  define(text, "X_BUFFERS", k->x_buffers);
+  uc_cuda_emit_define(text, "MT", k->mt);
+  uc_cuda_emit_define(text, "NT", k->nt);
+  uc_cuda_emit_define(text, "WARPS_M", k->warps_m);
+  uc_cuda_emit_define(text, "WARPS_N", k->teams_n);
+  uc_cuda_emit_define(text, "CI_STEPS", e->ci_steps);
+  uc_cuda_emit_define(text, "GROUPS", e->lowered->conv.groups);
+  uc_cuda_emit_define(text, "Y_LAST", stores_channels_last(e, k));
+  uc_cuda_emit_define(text, "STAGES", k->stages);
+  uc_cuda_emit_define(text, "WGMMA", k->wgmma);
+  if (!k->wgmma) uc_cuda_emit_define(text, "STEPS_AHEAD", k->steps_ahead);
+  uc_cuda_emit_define(text, "WIDE", k->wide);
+  uc_cuda_emit_define(text, "HELD", k->held);
+  uc_cuda_emit_define(text, "WEIGHT_TAPS", e->weight_taps);
+  uc_cuda_emit_define(text, "MOVES_REGISTERS", k->moves_registers);
+  uc_cuda_emit_define(text, "ROUND", k->round);
+  uc_cuda_emit_define(text, "LOCATED_AT", k->located_at);
+  uc_cuda_emit_define(text, "BARRIERS_AT", k->barriers_at);
+  uc_cuda_emit_define(text, "X_BUFFERS", k->x_buffers);
   uc_text_add(text, "#define WORD_IS_%s 1\n#define ROWS_NAME %s_rows\n", uc_cuda_type_name(e->word),
               k->name);
 }
@@ -49,14 +43,6 @@ static void emit_groups(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text, "};\n");
 }
 
-static bool has_tap(const uc_cuda_kernel *k, int64_t residue, const uc_cuda_tap *shift) {
-  for (int64_t t = 0; t < k->tap_count; t++)
-    if (k->tap[t].residue == residue &&
-        memcmp(k->tap[t].delta, shift->delta, sizeof shift->delta) == 0)
-      return true;
-  return false;
-}
-
 /* Where residues are columns: the shifts of the cells, and which residues have a tap there. */
 static void emit_live(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text, "__constant__ const int shift_delta[][3] = {");
@@ -69,7 +55,7 @@ static void emit_live(uc_text *text, const uc_cuda_kernel *k) {
     if (!uc_cuda_new_shift(k, t)) continue;
     uc_text_add(text, t ? ",\n  {" : "{");
     for (int64_t r = 0; r < k->rt; r++)
-      uc_text_add(text, "%s%d", r ? ", " : "", has_tap(k, r, &k->tap[t]));
+      uc_text_add(text, "%s%d", r ? ", " : "", uc_cuda_column_kernel(k, t, r) >= 0);
     uc_text_add(text, "}");
   }
   uc_text_add(text, "};\n");

@@ -212,17 +212,11 @@ static void emit_map(uc_text *text, const uc_lowered *l, int a) {
   free(map);
 }
 
-static bool folds_pool(const uc_lowered *l) {
-  for (int i = 0; i < l->fold_count; i++)
-    if (l->fold[i].kind == UC_FOLD_AVG_POOL) return true;
-  return false;
-}
-
 /* weight(a, ci, co, k): the folded weight, k flat. */
 static void emit_weight(uc_text *text, const uc_cuda_engine *e) {
   const uc_lowered *l = e->lowered;
   const uc_axis *s = l->source.axis, *f = l->conv.axis;
-  bool pool = folds_pool(l);
+  bool pool = uc_lowered_folds(l, UC_FOLD_AVG_POOL);
   int64_t plane = f[2].kernel * f[1].kernel;
   for (int a = 0; a < UC_AXES && pool; a++) emit_map(text, l, a);
   uc_text_add(
@@ -259,12 +253,11 @@ static void emit_columns(uc_text *text, const uc_cuda_kernel *k) {
   for (int64_t t = 0; t < k->tap_count; t++) {
     if (!uc_cuda_new_shift(k, t)) continue;
     for (int64_t r = 0; r < k->rt; r++) {
-      int64_t kernel = -1;
-      for (int64_t i = 0; i < k->tap_count; i++)
-        if (k->tap[i].residue == r &&
-            memcmp(k->tap[i].delta, k->tap[t].delta, sizeof k->tap[t].delta) == 0)
-          kernel = k->tap[i].kernel;
-      uc_text_add(text, "%s%lld", r ? ", " : t ? ",\n  {" : "{", (long long)kernel);
+      uc_text_add(text, "%s%lld",
+                  r   ? ", "
+                  : t ? ",\n  {"
+                      : "{",
+                  (long long)uc_cuda_column_kernel(k, t, r));
     }
     uc_text_add(text, "}");
   }

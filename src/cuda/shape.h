@@ -37,6 +37,8 @@ const char *uc_cuda_shape_gemm(const uc_cuda_engine *engine, uc_cuda_kernel *ker
                                const int64_t extent[UC_AXES]);
 /* Whether no earlier tap shifts the cells as this one does. */
 bool uc_cuda_new_shift(const uc_cuda_kernel *kernel, int64_t tap);
+/* Which element of the kernel serves a residue when the cells are shifted as that tap does; -1: none. */
+int64_t uc_cuda_column_kernel(const uc_cuda_kernel *kernel, int64_t tap, int64_t residue);
 /* The least shift of the cells that taps of a group of residues read. */
 void uc_cuda_gemm_base(const uc_cuda_kernel *kernel, int64_t group, int64_t base[UC_AXES]);
 

@@ -192,10 +192,20 @@ static void group_taps(const uc_cuda_kernel *k, int64_t rt, int64_t group, int64
   }
 }
 
+static bool same_shift(const uc_cuda_kernel *k, int64_t a, int64_t b) {
+  return memcmp(k->tap[a].delta, k->tap[b].delta, sizeof k->tap[a].delta) == 0;
+}
+
 bool uc_cuda_new_shift(const uc_cuda_kernel *k, int64_t tap) {
   for (int64_t t = 0; t < tap; t++)
-    if (memcmp(k->tap[t].delta, k->tap[tap].delta, sizeof k->tap[t].delta) == 0) return false;
+    if (same_shift(k, t, tap)) return false;
   return true;
+}
+
+int64_t uc_cuda_column_kernel(const uc_cuda_kernel *k, int64_t tap, int64_t residue) {
+  for (int64_t t = 0; t < k->tap_count; t++)
+    if (k->tap[t].residue == residue && same_shift(k, t, tap)) return k->tap[t].kernel;
+  return -1;
 }
 
 void uc_cuda_gemm_base(const uc_cuda_kernel *k, int64_t group, int64_t base[UC_AXES]) {
