@@ -27,3 +27,16 @@ __device__ __forceinline__ void place_tile(const Args &a, int n, int d, int h, i
   tile.n = n + a.n0;
   aim(a, tile);
 }
+
+// Sums of residues, fragments of rows and of columns, as a tensor core leaves them to a lane.
+template <int RESIDUES, int ROWS, int COLUMNS>
+__device__ __forceinline__ void clear(float (&sums)[RESIDUES][ROWS][COLUMNS][4]) {
+#pragma unroll
+  for (int r = 0; r < RESIDUES; r++)
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+#pragma unroll
+      for (int j = 0; j < COLUMNS; j++)
+#pragma unroll
+        for (int k = 0; k < 4; k++) sums[r][i][j][k] = 0.0f;
+}

@@ -81,17 +81,6 @@ __device__ __forceinline__ void addresses_of(const Place &p, int tap, u32 x, u32
 
 typedef float Sums[HELD][MT][NT][4];
 
-__device__ __forceinline__ void clear(Sums &sums) {
-#pragma unroll
-  for (int r = 0; r < HELD; r++)
-#pragma unroll
-    for (int i = 0; i < MT; i++)
-#pragma unroll
-      for (int j = 0; j < NT; j++)
-#pragma unroll
-        for (int k = 0; k < 4; k++) sums[r][i][j][k] = 0.0f;
-}
-
 __device__ __forceinline__ void sync_multipliers() { asm volatile("bar.sync 1, %0;" ::"r"((int)MULTIPLIERS) : "memory"); }
 
 // Sums go through shared memory, ROUND fragments of every warp at a time: so neighbouring lanes finish neighbours in memory,

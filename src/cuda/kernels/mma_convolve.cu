@@ -4,17 +4,6 @@
 
 typedef float Sums[RT][MT][NT][4];
 
-__device__ __forceinline__ void clear(Sums &sums) {
-#pragma unroll
-  for (int r = 0; r < RT; r++)
-#pragma unroll
-    for (int i = 0; i < MT; i++)
-#pragma unroll
-      for (int j = 0; j < NT; j++)
-#pragma unroll
-        for (int k = 0; k < 4; k++) sums[r][i][j][k] = 0.0f;
-}
-
 // One channel of a lane's cells; k: which of the two columns of block j that the lane has.
 template <bool INSIDE>
 __device__ __forceinline__ void finish_channel(const Args &a, const Tile &tile, int rg, int at, int c, const Sums &sums, int j, int k) {
