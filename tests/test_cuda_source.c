@@ -297,6 +297,33 @@ static void many_channels(void) {
               (const char *const[]){"#define X_LAST 1", "#define Y_LAST 1", NULL});
 }
 
+/* Many channels: what tables in constant memory do not hold is refused, and quickly; the planner has others. */
+static void tables_that_do_not_fit(void) {
+  static const struct {
+    const char *text;
+    bool fits;
+  } cases[] = {
+      {"ci64 co64 in9x9 k64 s32 math=tf32", true},   /* 4096 taps */
+      {"ci64 co64 in8x8 k128 s32 math=tf32", false}, /* 16384 */
+      {"ci64 co64 in5x5 k61 s61 math=tf32", false},  /* 3721 taps in as many groups */
+      {"ci64 co64 in4x4 k400 s50 math=tf32", false}, /* 160000 */
+      {"ci64 co1 in64x64 k60 s7 math=tf32", true},   /* 49 columns, 81 shifts */
+      {"ci64 co1 in90x90 k100x90 s2 math=tf32", false},
+  };
+  upconv_context *context = open_for("cuda:sm_90a");
+  for (size_t i = 0; context && i < CHECK_COUNT(cases); i++) {
+    bool refused = false;
+    check_context("%s", cases[i].text);
+    upconv_plan_destroy(plan_for(context, cases[i].text, "cuda-gemm", &refused));
+    CHECK_INT(refused, !cases[i].fits);
+    upconv_plan *plan = plan_for(context, cases[i].text, NULL, &refused);
+    CHECK(plan && !refused);
+    upconv_plan_destroy(plan);
+  }
+  check_context(NULL);
+  upconv_context_destroy(context);
+}
+
 /* 16-bit weights stay what they are, and the sums are scaled; float32 words are scaled themselves. */
 static void scaled_sums(void) {
   static const char *const candidate[] = {"cuda-mma", "cuda-gemm"};
@@ -466,6 +493,7 @@ int main(int argc, char **argv) {
       {"teams_and_copies", teams_and_copies},
       {"flattened_depths", flattened_depths},
       {"many_channels", many_channels},
+      {"tables_that_do_not_fit", tables_that_do_not_fit},
       {"scaled_sums", scaled_sums},
       {"covering_set", covering_set},
       {"sources_differ", sources_differ},

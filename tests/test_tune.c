@@ -529,11 +529,12 @@ static void tune_device(void) {
   sandbox_say("held %d", held());
 }
 
-static void tune_captured(void) {
+/* What becomes of measuring on a device in that state, and what a plan then takes. */
+static void tune_in_state(const char *variable, const char *value) {
   use_fakes();
   trial t;
   start(&t, "cuda", cuda_text);
-  setenv("FAKE_DRIVER", "captured", 1);
+  setenv(variable, value, 1);
   upconv_tune_result r;
   if (upconv_tune(t.context, t.problem, t.epilogue, NULL, &r))
     sandbox_say("%s; ", upconv_last_error());
@@ -541,16 +542,10 @@ static void tune_captured(void) {
   stop(&t);
 }
 
+static void tune_captured(void) { tune_in_state("FAKE_DRIVER", "captured"); }
+
 static void tune_full(void) {
-  use_fakes();
-  trial t;
-  start(&t, "cuda", cuda_text);
-  setenv("FAKE_MEMORY", "1000000", 1);
-  upconv_tune_result r;
-  if (upconv_tune(t.context, t.problem, t.epilogue, NULL, &r))
-    sandbox_say("%s; ", upconv_last_error());
-  say_plan(&t, UPCONV_TUNING_MEASURE);
-  stop(&t);
+  tune_in_state("FAKE_MEMORY", "1000000");
   sandbox_say("held %d", held());
 }
 
