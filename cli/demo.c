@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "gpu.h"
 #include "model.h"
+#include "monotonic.h"
 #include "progress.h"
 #include "timing.h"
 #include "units.h"
@@ -94,9 +95,9 @@ static int check_entry(const model_run *run, model_run *parts, int64_t entry, do
 
 /* Checks the first entry, the last, and as many between them as the time allows, evenly spread. */
 static int check_entries(const model_run *run, model_run *parts, demo_row *row) {
-  double began = timing_now();
+  double began = uc_now();
   int code = check_entry(run, parts, 0, &row->worst);
-  int64_t affordable = (int64_t)(ORACLE_TIME / (timing_now() - began + 1e-9));
+  int64_t affordable = (int64_t)(ORACLE_TIME / (uc_now() - began + 1e-9));
   int64_t wanted = affordable < 2 ? 2 : affordable;
   if (wanted > row->batch) wanted = row->batch;
   progress_start("comparing with the float64 oracle", wanted);

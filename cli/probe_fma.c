@@ -2,6 +2,7 @@
 /* The highest rate of float32 multiply-adds: independent chains in registers, as many as hide the latency. */
 #include <math.h>
 
+#include "monotonic.h"
 #include "timing.h"
 
 #if defined(__x86_64__)
@@ -81,12 +82,12 @@ double probe_fma_one_thread(void) {
 #endif
   volatile float kept;
   float sink[16];
-  double flop = 0, start = timing_now(), elapsed;
+  double flop = 0, start = uc_now(), elapsed;
   do {
     for (int i = 0; i < 8; i++) loop(sink);
     kept = sink[0];
     flop += 8.0 * 2.0 * CHAINS * STEPS * lanes;
-    elapsed = timing_now() - start;
+    elapsed = uc_now() - start;
   } while (elapsed < LEAST_TIME);
   (void)kept;
   return flop / elapsed;

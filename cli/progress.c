@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "timing.h"
+#include "monotonic.h"
 
 enum { BAR_WIDTH = 30, LABEL_WIDTH = 34 };
 
@@ -24,13 +24,13 @@ void progress_start(const char *label, int64_t total) {
   progress_clear();
   bar.label = isatty(STDERR_FILENO) ? label : NULL;
   bar.total = total > 0 ? total : 1;
-  bar.started = timing_now();
+  bar.started = uc_now();
   bar.drawn = 0;
 }
 
 void progress_update(int64_t done) {
   if (!bar.label) return;
-  double now = timing_now();
+  double now = uc_now();
   if (now - bar.started < DELAY || now - bar.drawn < INTERVAL) return;
   bar.drawn = now;
   if (done > bar.total) done = bar.total;

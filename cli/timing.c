@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "gpu.h"
+#include "monotonic.h"
 #include "progress.h"
 #include "status.h"
 
@@ -15,12 +15,6 @@ enum { WARM_UPS = 1, MIN_RUNS = 7, MIN_LONG_RUNS = 3, MAX_RUNS = 1000 };
 static const double ENOUGH_TIME = 1.0;  /* inside the runs */
 static const double LONGEST_TIME = 3.0; /* with the evictions between them */
 static const double WARM_UP_TIME = 0.1;
-
-double timing_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static int compare_doubles(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
@@ -60,9 +54,9 @@ static bool run_once(bool (*run)(void *data), void *data, const timing_options *
   if (options->gpu)
     return gpu_time(options->gpu, options->stream, options->cold, run, data, seconds);
   if (e->buffer) evict(e->buffer, e->words);
-  double start = timing_now();
+  double start = uc_now();
   if (!run(data)) return false;
-  *seconds = timing_now() - start;
+  *seconds = uc_now() - start;
   return true;
 }
 
@@ -70,16 +64,16 @@ static bool run_once(bool (*run)(void *data), void *data, const timing_options *
 static int collect(bool (*run)(void *data), void *data, const timing_options *options,
                    const eviction *e, double *sample) {
   static const eviction nothing = {NULL, 0};
-  double total = 0, began = timing_now(), ignored;
-  for (int i = 0; i < WARM_UPS || timing_now() - began < WARM_UP_TIME; i++)
+  double total = 0, began = uc_now(), ignored;
+  for (int i = 0; i < WARM_UPS || uc_now() - began < WARM_UP_TIME; i++)
     if (!run_once(run, data, options, &nothing, &ignored)) return -1;
   int count = 0, wanted = options->repeat ? options->repeat : MAX_RUNS;
-  began = timing_now();
+  began = uc_now();
   progress_start(options->label, options->repeat ? wanted : 100);
   while (count < wanted) {
     if (!run_once(run, data, options, e, &sample[count])) return -1;
     total += sample[count++];
-    double elapsed = timing_now() - began;
+    double elapsed = uc_now() - began;
     bool enough = (count >= MIN_RUNS && total >= ENOUGH_TIME) ||
                   (count >= MIN_LONG_RUNS && elapsed >= LONGEST_TIME);
     if (!options->repeat && enough) break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measuring: a clock, repeated runs, and what the machine can do at best. */
+/* Measuring: repeated runs, and what the machine can do at best. */
 #ifndef UPCONV_CLI_TIMING_H
 #define UPCONV_CLI_TIMING_H
 
@@ -7,9 +7,6 @@
 #include <stddef.h>
 
 struct gpu_meter;
-
-/* Seconds of a clock that only moves forwards. */
-double timing_now(void);
 
 typedef struct timing_stats {
   int runs;

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "monotonic.h"
 #include "status.h"
 
 /*
@@ -45,12 +45,6 @@ typedef struct race {
   runner *runner; /* one a trial */
   double seconds, began;
 } race;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void report(const race *r, double part) {
   if (r->options->progress) r->options->progress(r->options->progress_data, part < 1 ? part : 1);
@@ -178,8 +172,8 @@ static void drop_stragglers(const race *r) {
 /* What a straggler is judged by; for the others it does not count. */
 static upconv_status warm_up(const race *r, int i) {
   upconv_status status = UPCONV_OK;
-  double began = now();
-  for (int n = 0; n < WARM_UPS && !status && (n == 0 || now() - began < WARM_UP_SECONDS); n++)
+  double began = uc_now();
+  for (int n = 0; n < WARM_UPS && !status && (n == 0 || uc_now() - began < WARM_UP_SECONDS); n++)
     status = run_once(r, i, n);
   return status;
 }
@@ -203,14 +197,14 @@ static upconv_status line_up(const race *r) {
 }
 
 static bool is_over(const race *r, int rounds) {
-  double elapsed = now() - r->began;
+  double elapsed = uc_now() - r->began;
   report(r, elapsed / r->seconds);
   return (rounds >= MIN_ROUNDS && elapsed >= r->seconds) ||
          (rounds >= MIN_LONG_ROUNDS && elapsed >= LONGEST * r->seconds);
 }
 
 static void run_race(race *r) {
-  r->began = now();
+  r->began = uc_now();
   for (int round = 0; round < MAX_ROUNDS && !is_over(r, round); round++) {
     for (int i = 0; i < r->result->count; i++)
       if (r->runner[i].racing) run_once(r, i, round);

@@ -19,7 +19,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -28,6 +27,7 @@
 #include "cuda/engine.h"
 #include "cuda/nvrtc.h"
 #include "cuda_jobs.h"
+#include "monotonic.h"
 #include "plan.h"
 #include "tally.h"
 
@@ -256,12 +256,6 @@ static void run_all(void) {
   munmap(next, sizeof *next);
 }
 
-static double seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Leaves out what this compiler does not know. */
 static void drop_unknown_archs(void) {
   int kept = 0;
@@ -280,10 +274,10 @@ static void covering_set_compiles(void) {
   if (!CHECK_STATUS(status, UPCONV_OK)) return;
   job_count = cuda_jobs(jobs);
   drop_unknown_archs();
-  double start = seconds();
+  double start = uc_now();
   run_all();
   printf("NVRTC %d.%d (%s), on %d cores in %.0f s\n", major, minor, uc_nvrtc_path(), core_count(),
-         seconds() - start);
+         uc_now() - start);
   tally_print(1);
   tally_free();
 }

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "../monotonic.h"
 #include "../status.h"
 
 enum { ALIGNMENT = 64, LINE_WORDS = 8 };
@@ -86,18 +86,12 @@ static void evict(const cpu_meter *m) {
   for (size_t i = 0; i < EVICTED_BYTES / sizeof *at; i += LINE_WORDS) (void)at[i];
 }
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static upconv_status time_run(uc_meter *meter, upconv_status (*run)(void *data), void *data,
                               double *seconds) {
   evict((const cpu_meter *)meter);
-  double begin = now();
+  double begin = uc_now();
   upconv_status status = run(data);
-  *seconds = now() - begin;
+  *seconds = uc_now() - begin;
   return status;
 }
 

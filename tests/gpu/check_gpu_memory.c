@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check_gpu.h"
+#include "monotonic.h"
 
 enum { GUARD = 256, GUARD_BYTE = 0xA5 };
 
@@ -106,11 +106,7 @@ bool gpu_read(void *to, const void *from, size_t bytes) {
 
 bool gpu_run_sync(uc_cuda_stream stream) { return GPU_CHECK(gpu->cuStreamSynchronize(stream)); }
 
-double gpu_now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
+double gpu_now_ms(void) { return uc_now() * 1e3; }
 
 int gpu_cores(void) {
   long count = sysconf(_SC_NPROCESSORS_ONLN);
