@@ -71,14 +71,14 @@ def run(program: Path, texts: list[str], runs: int) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def floor_ms(point: dict, rates: dict[str, float], mode: str) -> float:
-    return 1e3 * max(point["bytes"] / rates["copy"], point["flop"] / rates[mode])
+def floor_ms(point: dict, rates: dict[str, float]) -> float:
+    return 1e3 * max(point["bytes"] / rates["copy"], point["flop"] / rates[point["mode"]])
 
 
 def measure(options: argparse.Namespace) -> list[dict]:
     models = [text for group, text in read_suite(ROOT / "bench/suite.txt") if group == FOUNDING]
     todo = [
-        (model, what, value, with_mode(text, mode))
+        (model, what, value, mode, with_mode(text, mode))
         for mode in options.modes
         for model, base in zip(NAMES, models, strict=True)
         for what, points in lines(base)
@@ -96,8 +96,8 @@ def measure(options: argparse.Namespace) -> list[dict]:
         for text in some:
             known[text] = read_upconv(said.split(f"\n{text}\n", 1)[1].split("\nn", 1)[0], text)
     return [
-        {"model": model, "varied": what, "value": value, **known[text]}
-        for model, what, value, text in todo
+        {"model": model, "varied": what, "value": value, "mode": mode, **known[text]}
+        for model, what, value, mode, text in todo
         if text in known
     ]
 
@@ -136,10 +136,7 @@ def main() -> int:
     rates = dict(zip(("ieee", "tf32", "f16"), options.flop, strict=True), copy=options.copy)
     points = measure(options)
     for point in points:
-        words = point["text"].split()
-        mode = "tf32" if "math=tf32" in words else "f16" if "dtype=f16" in words else "ieee"
-        point["mode"] = mode
-        point["over_floor"] = point["ms"] / floor_ms(point, rates, mode)
+        point["over_floor"] = point["ms"] / floor_ms(point, rates)
     found = sorted(jumps(points), key=lambda jump: -jump[0])
     over = [jump for jump in found if jump[0] > WANTED]
     print(f"{len(points)} points, {len(found)} pairs of neighbours, {len(over)} beyond {WANTED}")
