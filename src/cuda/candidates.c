@@ -185,12 +185,14 @@ static upconv_status shape_passes(uc_cuda_engine *e, int *keep) {
   if (status != UPCONV_OK) return status;
   e->kernel = calloc((size_t)e->program.pass_count, sizeof *e->kernel);
   if (!e->kernel) return uc_fail(UPCONV_OUT_OF_MEMORY, "no memory for a plan");
+  e->core_order = e->gemm;
   for (int i = 0; i < e->program.pass_count && status == UPCONV_OK && *keep < 0; i++) {
     uc_cuda_kernel *k = &e->kernel[e->kernel_count++];
     const char *refusal = NULL;
     snprintf(k->name, sizeof k->name, "upconv_value%d", e->program.pass[i].result);
     status =
         uc_cuda_shape(e, &e->program.pass[i], (const int64_t(*)[UC_RANK])shape, k, &refusal, keep);
+    e->core_order |= k->wgmma;
     if (status == UPCONV_OK && refusal)
       status = uc_fail(UPCONV_UNSUPPORTED, "candidate %s: %s", name_of(e), refusal);
   }

@@ -44,31 +44,12 @@ static int64_t run_length(const uc_cuda_kernel *k, upconv_dtype type) {
   return run;
 }
 
-static void emit_mma_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  uc_cuda_emit_define(text, "SUMS_POOLED", k->sums_pooled);
-  uc_cuda_emit_define(text, "MT", k->mt);
-  uc_cuda_emit_define(text, "NT", k->nt);
-  uc_cuda_emit_define(text, "WARPS_M", k->warps_m);
-  uc_cuda_emit_define(text, "ROUNDS", k->rounds);
-  uc_cuda_emit_define(text, "CI_STEPS", e->ci_steps);
-  uc_text_add(text, "#define WORD_IS_%s 1\n", uc_cuda_type_name(e->word));
-  uc_cuda_emit_define(text, "STEP_WORDS", e->step_words);
-  if (k->prefetch) uc_cuda_emit_define(text, "VX", k->x_vector);
-  uc_cuda_emit_define(text, "WINDOW", k->window);
-  uc_cuda_emit_define(text, "VECTOR", k->vector);
-  uc_cuda_emit_define(text, "X_PLANE", k->x_plane);
-  uc_cuda_emit_define(text, "X_STEP", k->x_step_words);
-  uc_cuda_emit_define(text, "SKEW_ODD", k->skew_odd);
-  uc_cuda_emit_define(text, "SKEW_HIGH", k->skew_high);
-  uc_cuda_emit_define(text, "WINDOW_CELL", k->vector == 1 ? 1 : k->step[2]);
-}
-
 /* What the inner product alone needs. */
 static void emit_inner_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   if (k->gemm) {
     uc_cuda_emit_gemm_defines(text, e, k);
   } else if (k->mma) {
-    emit_mma_defines(text, e, k);
+    uc_cuda_emit_mma_defines(text, e, k);
   } else if (k->depthwise) {
     uc_cuda_emit_define(text, "GROUP_OUT", e->group_out);
     uc_cuda_emit_define(text, "CHANNELS_FAST", k->channels_fast);
@@ -149,7 +130,7 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
 
 /* Laid out as launch_pass in launch.c writes it. */
 static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  if (k->wgmma)
+  if (k->gemm && k->wgmma)
     uc_text_add(text, "\n// x as rows of words, for the copy engine.\n"
                       "struct __align__(64) Map {\n  i64 words[16];\n};\n");
   else if (k->gemm)
@@ -175,10 +156,10 @@ static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
               "  int y_begin[5], y_end[5];       // what to store\n"
               "  int size[%d][3];                // of every value\n"
               "};\n\n",
-              k->wgmma ? "  Map map;\n" : "",
-              k->wgmma  ? "  i64 first_sample;\n"
-              : k->gemm ? "  Rows rows;\n"
-                        : "",
+              k->gemm && k->wgmma ? "  Map map;\n" : "",
+              !k->gemm   ? ""
+              : k->wgmma ? "  i64 first_sample;\n"
+                         : "  Rows rows;\n",
               (long long)uc_max(1, k->view_count), e->program.value_count);
 }
 
@@ -189,7 +170,7 @@ static const char *table_space(const uc_cuda_kernel *k) {
   return k->gemm ? "__constant__" : "__device__";
 }
 
-static void emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name,
+void uc_cuda_emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name,
                        int64_t (*value)(const uc_cuda_kernel *, const uc_cuda_tap *)) {
   uc_text_add(text, "%s const int %s[] = {", table_space(k), name);
   for (int64_t t = 0; t < k->tap_count; t++)
@@ -201,7 +182,7 @@ static void emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name,
   uc_text_add(text, "};\n");
 }
 
-static int64_t tap_offset(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
+int64_t uc_cuda_tap_offset(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
   int64_t base[UC_AXES];
   memcpy(base, k->x_base, sizeof base);
   if (k->gemm) uc_cuda_gemm_base(k, tap->residue / k->rt, base);
@@ -225,7 +206,7 @@ static void emit_shifts(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text, "%s const int tap_offset[] = {", space);
   for (int64_t t = 0; t < k->tap_count; t++)
     if (uc_cuda_new_shift(k, t))
-      uc_text_add(text, "%s%lld", t ? ", " : "", (long long)tap_offset(k, &k->tap[t]));
+      uc_text_add(text, "%s%lld", t ? ", " : "", (long long)uc_cuda_tap_offset(k, &k->tap[t]));
   uc_text_add(text, "};\n%s const int tap_kernel[] = {", space);
   for (int64_t i = 0; i < k->shifts; i++) uc_text_add(text, "%s%lld", i ? ", " : "", (long long)i);
   uc_text_add(text, "};\n%s const int tap_begin[] = {0, %lld};\n", space, (long long)k->shifts);
@@ -244,65 +225,22 @@ static void emit_begins(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text, "};\n");
 }
 
-/* Whether tap t begins a new window: another row of the input or, without windows, another offset. */
-static bool begins_row(const uc_cuda_kernel *k, int64_t t) {
-  if (t == 0) return true;
-  const int32_t *here = k->tap[t].delta, *before = k->tap[t - 1].delta;
-  return here[0] != before[0] || here[1] != before[1] || (k->vector == 1 && here[2] != before[2]);
-}
-
-/* Windows begin at a multiple of what is loaded together, as late as that. */
-static int64_t tap_window(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
-  if (k->vector == 1) return 0;
-  return tap->delta[2] - k->x_base[2] - k->lead / k->vector * k->vector;
-}
-
-/* Tensor cores: what is loaded together, and where in it a tap begins. */
-static void emit_rows(uc_text *text, const uc_cuda_kernel *k) {
-  int64_t count = 0, taps = 0, most = 0;
-  uc_text_add(text, "// Windows of the input, and the taps that read each: [row_begin[i], "
-                    "row_begin[i + 1]).\n__device__ const int row_at[] = {");
-  for (int64_t t = 0; t < k->tap_count; t++)
-    if (begins_row(k, t))
-      uc_text_add(text, "%s%lld", count++ ? ", " : "",
-                  (long long)(tap_offset(k, &k->tap[t]) - tap_window(k, &k->tap[t])));
-  uc_text_add(text, "};\n__device__ const int row_begin[] = {");
-  for (int64_t t = 0; t < k->tap_count; t++)
-    if (begins_row(k, t)) uc_text_add(text, "%s%lld", t ? ", " : "", (long long)t);
-  for (int64_t t = 0; t < k->tap_count; t++) {
-    taps = begins_row(k, t) ? 1 : taps + 1;
-    most = uc_max(most, taps);
-  }
-  uc_text_add(text, ", %lld};\n", (long long)k->tap_count);
-  uc_cuda_emit_define(text, "TAP_ROWS", count);
-  uc_cuda_emit_define(text, "MOST_ROW_TAPS", most);
-  emit_table(text, k, "tap_window", tap_window);
-}
-
-static int by_offset(const void *a, const void *b) {
-  const uc_cuda_tap *x = a, *y = b;
-  for (int i = 0; i < UC_AXES; i++)
-    if (x->delta[i] != y->delta[i]) return x->delta[i] < y->delta[i] ? -1 : 1;
-  return x->residue != y->residue ? (x->residue < y->residue ? -1 : 1)
-                                  : (x->kernel > y->kernel) - (x->kernel < y->kernel);
-}
-
 /* An unrolled loop goes offset by offset, so that what is loaded once serves all its taps; a loop over residues needs the
    taps in their order. */
-static void emit_taps(uc_text *text, const uc_cuda_kernel *k) {
+static void emit_taps(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   uc_text_add(text, "\n// Taps: where they read the input tile, which element of the kernel they "
                     "are, which residue they serve.\n");
   if (k->wide) {
     emit_shifts(text, k);
     return;
   }
-  emit_table(text, k, "tap_offset", tap_offset);
-  emit_table(text, k, "tap_kernel", tap_kernel);
+  uc_cuda_emit_table(text, k, "tap_offset", uc_cuda_tap_offset);
+  uc_cuda_emit_table(text, k, "tap_kernel", tap_kernel);
   if (k->static_taps)
-    emit_table(text, k, "tap_residue", tap_residue);
+    uc_cuda_emit_table(text, k, "tap_residue", tap_residue);
   else
     emit_begins(text, k);
-  if (k->mma) emit_rows(text, k);
+  if (k->mma) uc_cuda_emit_mma_tables(text, e, k);
   uc_text_add(text, "\n");
 }
 
@@ -335,8 +273,9 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
     return;
   }
   if (k->pass->conv) {
-    emit_taps(text, k);
-    const char *const mma[] = {"mma", "stage", "mma_convolve", k->prefetch ? "prefetch" : NULL},
+    emit_taps(text, e, k);
+    const char *const mma[] = {"mma", k->wgmma ? "mma_warpgroup" : "mma_sync", "stage",
+                               "mma_convolve", k->prefetch ? "prefetch" : NULL},
                       *const ffma[] = {"ffma", "stage", "ffma_convolve", NULL},
                       *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve",
                                             NULL},
@@ -344,7 +283,7 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
                                        NULL};
     const char *const *file = k->mma ? mma : k->gemm ? gemm : k->depthwise ? depthwise : ffma;
     if (k->gemm) uc_cuda_emit_gemm_tables(text, e, k);
-    for (int i = 0; i < 4 && file[i]; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
+    for (int i = 0; i < 5 && file[i]; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
   }
   uc_text_add(text, "%s", uc_cuda_embedded(k->fused ? "fused" : "tiled"));
   if (k->pass->reduce_op >= 0) uc_cuda_emit_combine(text, e, k);
@@ -353,6 +292,6 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
 upconv_status uc_cuda_kernel_source(const uc_cuda_engine *e, uc_cuda_kernel *k, char **source) {
   free(*source); /* of an earlier try */
   *source = NULL;
-  if (k->static_taps && k->tap) qsort(k->tap, (size_t)k->tap_count, sizeof *k->tap, by_offset);
+  if (k->static_taps && k->tap) uc_cuda_sort_taps(k);
   return uc_cuda_text(write_kernel, e, k, source);
 }

@@ -26,6 +26,24 @@ void uc_cuda_emit_gemm_defines(uc_text *text, const uc_cuda_engine *engine,
 void uc_cuda_emit_gemm_tables(uc_text *text, const uc_cuda_engine *engine,
                               const uc_cuda_kernel *kernel);
 
+/* emit_mma.c: the same of a pass on the tensor cores. */
+void uc_cuda_emit_mma_defines(uc_text *text, const uc_cuda_engine *engine,
+                              const uc_cuda_kernel *kernel);
+void uc_cuda_emit_mma_tables(uc_text *text, const uc_cuda_engine *engine,
+                             const uc_cuda_kernel *kernel);
+
+/* codegen.c: a table of a number for every tap; where a tap reads the input tile. */
+void uc_cuda_emit_table(uc_text *text, const uc_cuda_kernel *kernel, const char *name,
+                        int64_t (*value)(const uc_cuda_kernel *, const uc_cuda_tap *));
+int64_t uc_cuda_tap_offset(const uc_cuda_kernel *kernel, const uc_cuda_tap *tap);
+
+/* emit_wgmma.c: the statement that adds a product of four warps to sums of so many blocks of 8 columns; registers are a[4]
+   and the descriptor b, sum writes the text of a block's i-th sum. */
+void uc_cuda_emit_wgmma(uc_text *text, const uc_cuda_engine *engine, const uc_cuda_kernel *kernel,
+                        int64_t blocks,
+                        void (*sum)(uc_text *text, const uc_cuda_kernel *kernel, int64_t block,
+                                    int64_t i));
+
 /* The expression of an elementwise operator whose operands are the given texts. */
 void uc_cuda_emit_elementwise(uc_text *text, const upconv_op *op,
                               char operand[UPCONV_MAX_OPERANDS][512]);

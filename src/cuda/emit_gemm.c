@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Defines and tables of a pass for many channels: shape_gemm.c says what they are. */
+#include "codegen.h"
 #include "emit.h"
 #include "shape.h"
 
@@ -61,29 +62,20 @@ static void emit_live(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text, "};\n");
 }
 
-/* An instruction's operands are written out, as many as a team has columns. */
+static void emit_sum(uc_text *text, const uc_cuda_kernel *k, int64_t block, int64_t i) {
+  (void)k;
+  uc_text_add(text, "d[%lld][%lld]", (long long)block, (long long)i);
+}
+
 static void emit_wgmma(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  int64_t sums = k->nt * 4;
-  const char *type = e->word == UPCONV_F32 ? "tf32" : e->word == UPCONV_F16 ? "f16" : "bf16";
-  uc_text_add(
-      text,
-      "// d += a b: 64 cells by %lld channels; b is the shared matrix that a descriptor names.\n"
-      "__device__ __forceinline__ void wgmma(float (&d)[NT][4], const u32 (&a)[4], unsigned "
-      "long long b) {\n"
-      "  asm volatile(\"{\\n.reg .pred p;\\nsetp.eq.u32 p, 0, 0;\\n\"\n"
-      "      \"wgmma.mma_async.sync.aligned.m64n%lldk%d.f32.%s.%s {\"",
-      (long long)(k->nt * 8), (long long)(k->nt * 8), e->word == UPCONV_F32 ? 8 : 16, type, type);
-  for (int64_t i = 0; i < sums; i++)
-    uc_text_add(text, "%s\"%%%lld%s\"", i % 16 == 0 ? "\n      " : " ", (long long)i,
-                i + 1 < sums ? "," : "");
-  uc_text_add(text, "\n      \"}, {%%%lld,%%%lld,%%%lld,%%%lld}, %%%lld, p, 1, 1%s;\\n}\"\n      :",
-              (long long)sums, (long long)sums + 1, (long long)sums + 2, (long long)sums + 3,
-              (long long)sums + 4, e->word == UPCONV_F32 ? "" : ", 0");
-  for (int64_t i = 0; i < sums; i++)
-    uc_text_add(text, "%s\"+f\"(d[%lld][%lld])%s", i % 8 == 0 && i ? "\n        " : " ",
-                (long long)i / 4, (long long)i % 4, i + 1 < sums ? "," : "");
+  uc_text_add(text, "%s", uc_cuda_embedded("warpgroup"));
   uc_text_add(text,
-              "\n      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b));\n}\n\n");
+              "\n// d += a b: 64 cells by %lld channels.\n"
+              "__device__ __forceinline__ void wgmma(float (&d)[NT][4], const u32 (&a)[4], u64 b) "
+              "{\n",
+              (long long)(k->nt * 8));
+  uc_cuda_emit_wgmma(text, e, k, k->nt, emit_sum);
+  uc_text_add(text, "}\n\n");
 }
 
 void uc_cuda_emit_gemm_tables(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {

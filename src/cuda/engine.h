@@ -103,9 +103,10 @@ typedef struct uc_cuda_kernel {
   int64_t
       teams; /* of `threads` each in a block: they share its resident weights, each has its own tile */
   int64_t samples; /* gemm: of a tile; else 1 */
-  /* gemm: four warps make products together; teams of warps along the channels; fragments of columns that are finished at
+  /* mma, gemm: four warps make products together; gemm: teams of warps along the channels; fragments of columns that are finished at
      once; where tables and barriers lie in shared memory; parts of the depth; copies under way; halo tiles */
   bool wgmma, moves_registers;
+  int64_t product_taps; /* mma: of one product; 1 unless four warps make it together */
   bool wide; /* gemm: residues are columns too */
   int64_t held,
       shifts; /* gemm: residues with sums of their own; taps, or distinct shifts where residues are columns */
@@ -115,6 +116,7 @@ typedef struct uc_cuda_kernel {
   int64_t strip;       /* neighbouring cells along W that a thread finishes together */
   /* tensor cores: positions of the input loaded together, and by one instruction; words of a plane and of a step of the
      input tile, and by how much planes are shifted */
+  bool pairs; /* words of two positions lie beside those of the other half of the step */
   int64_t window, vector, x_plane, x_step_words, skew_odd, skew_high;
   bool channels_fast; /* depthwise: neighbouring threads take neighbouring channels */
   int64_t x_channels; /* depthwise: of a tile */
@@ -147,6 +149,7 @@ typedef struct uc_cuda_engine {
   bool mma, depthwise, flat; /* mma: weights in the order of the tensor cores */
   bool gemm;                 /* with mma: many channels */
   bool scales_sums;          /* a folded scale multiplies the sums, not the weights */
+  bool core_order;           /* mma: weights as wgmma wants them */
   upconv_dtype word;         /* mma: F32 (TF32 words), F16 or BF16 (pairs) */
   int64_t parts;             /* flat: TF32 words that a weight is the sum of */
   uc_program program;

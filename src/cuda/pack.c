@@ -285,7 +285,7 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
     uc_text_add(text,
                 "#define WORD_IS_%s 1\n#define STEP_WORDS %lld\n#define CORE_ORDER %d\n#define "
                 "SCALES_SUMS %d\n#define WEIGHT_TAPS %lld\n",
-                uc_cuda_type_name(e->word), (long long)e->step_words, e->gemm, e->scales_sums,
+                uc_cuda_type_name(e->word), (long long)e->step_words, e->core_order, e->scales_sums,
                 (long long)e->weight_taps);
   const uc_cuda_kernel *wide = wide_kernel(e);
   uc_text_add(text, "#define WIDE %d\n", wide != NULL);

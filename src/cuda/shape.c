@@ -183,6 +183,25 @@ upconv_status uc_cuda_find_taps(const upconv_problem *p, uc_cuda_kernel *k) {
   return UPCONV_OK;
 }
 
+static int by_offset(const void *a, const void *b) {
+  const uc_cuda_tap *x = a, *y = b;
+  for (int i = 0; i < UC_AXES; i++)
+    if (x->delta[i] != y->delta[i]) return x->delta[i] < y->delta[i] ? -1 : 1;
+  return x->residue != y->residue ? (x->residue < y->residue ? -1 : 1)
+                                  : (x->kernel > y->kernel) - (x->kernel < y->kernel);
+}
+
+void uc_cuda_sort_taps(uc_cuda_kernel *k) {
+  qsort(k->tap, (size_t)k->tap_count, sizeof *k->tap, by_offset);
+}
+
+bool uc_cuda_tap_goes_on(const uc_cuda_kernel *k, int64_t t) {
+  if (t == 0) return false;
+  const uc_cuda_tap *here = &k->tap[t], *before = here - 1;
+  return memcmp(here->delta, before->delta, sizeof here->delta) == 0 &&
+         here->residue == before->residue + 1;
+}
+
 /* Residues that a thread holds at once: all, or what is left of the innermost axes. */
 static int64_t held_residues(const int64_t residues[UC_AXES], int64_t most) {
   if (uc_volume(residues) <= most) return uc_volume(residues);

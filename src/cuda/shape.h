@@ -14,6 +14,10 @@ upconv_status uc_cuda_shape(const uc_cuda_engine *engine, const uc_pass *pass,
                             const char **refusal, int *keep);
 /* Fills in k->tap, x_base, span and x_size, for k->cells cells with residues, step and base. */
 upconv_status uc_cuda_find_taps(const upconv_problem *problem, uc_cuda_kernel *kernel);
+/* Offset by offset, in each by residue. */
+void uc_cuda_sort_taps(uc_cuda_kernel *kernel);
+/* Of sorted taps: whether one has the offset of the one before, and the next residue. */
+bool uc_cuda_tap_goes_on(const uc_cuda_kernel *kernel, int64_t tap);
 /* A fused pass of the depthwise candidate; extent: in cells of the residues so far, which it may widen. */
 upconv_status uc_cuda_shape_depthwise(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
                                       int64_t extent[UC_AXES], const char **refusal);

@@ -12,6 +12,8 @@ enum {
   BLOCK_THREADS = 512,
   MAX_TEAMS = 8,   /* each has a barrier, of which a block has 16 */
   MAX_WINDOW = 16, /* positions of all strips of a lane */
+  /* of a product of four warps: an H200 takes as long for fewer, where each warp for itself was faster */
+  LEAST_COLUMNS = 32,
   LANE_GROUPS = 8  /* lanes of a warp that have different cells */
 };
 
@@ -78,6 +80,17 @@ static void choose_warps(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t war
   tile_cells(k, k->warps_m * 16 * k->mt, extent, result_bytes(e, k));
 }
 
+/* Blocks of 8 weights' columns that lie in shared memory for a step of the depth: of every element of the kernel or, in the
+   order of the products of four warps, of every tap. */
+static int64_t weight_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  return (k->wgmma ? k->tap_count : e->kernel_size) * k->bm / 8;
+}
+
+/* Their floats. */
+static int64_t weight_floats(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  return weight_blocks(e, k) * 8 * e->step_words;
+}
+
 static int64_t staging_limit(const uc_cuda_engine *e) {
   return uc_min(UC_CUDA_RESIDENT_FLOATS, e->target.shared_bytes / 8);
 }
@@ -87,7 +100,37 @@ static int64_t most_floats(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   int64_t inputs = uc_cuda_input_size(k, 2, k->cells[2]) + 3;
   for (int a = 0; a < 2; a++) inputs *= uc_cuda_input_size(k, a, k->cells[a]);
   int64_t planes = 4 * ((inputs + 1) * e->step_words / 4 + 32) + 32;
-  return e->ci_steps * (planes + e->step_words * e->kernel_size * k->bm);
+  return e->ci_steps * (planes + weight_floats(e, k));
+}
+
+/* Taps of one offset that serve neighbouring residues are one product, as many as divide all such runs: products of different
+   sizes would have to wait for each other. Taps go offset by offset. */
+static int64_t product_taps(const uc_cuda_kernel *k) {
+  int64_t common = 0, run = 0;
+  for (int64_t t = 0; t < k->tap_count; t++) {
+    run = uc_cuda_tap_goes_on(k, t) ? run + 1 : 1;
+    if (t + 1 == k->tap_count || !uc_cuda_tap_goes_on(k, t + 1))
+      common = uc_cuda_common_divisor(run, common);
+  }
+  return uc_max(1, common);
+}
+
+/* Four warps multiply 64 cells together, if the device has that, there are as many cells, the weights of all channels stay in
+   shared memory, and products have enough columns. */
+static bool choose_fours(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t columns,
+                         const int64_t extent[UC_AXES], int64_t width) {
+  int64_t most = MAX_SUMS / 4 / k->rt, cells = uc_cuda_cell_count(extent);
+  if (strcmp(e->target.arch, "sm_90a") != 0 || e->step_words != 8 || most == 0 ||
+      cells < 16 * WARPS)
+    return false;
+  k->product_taps = product_taps(k);
+  k->nt = uc_min(columns, most);
+  if (k->product_taps * k->nt * 8 < LEAST_COLUMNS) return false;
+  k->mt = 1;
+  while (k->mt * 2 * k->nt <= most && cells >= 16 * WARPS * k->mt * 2) k->mt *= 2;
+  k->strip = choose_strip(e, k, width);
+  choose_warps(e, k, 1, columns / k->nt, extent);
+  return k->warps_m == WARPS && most_floats(e, k) <= staging_limit(e);
 }
 
 const char *uc_cuda_choose_mma(const uc_cuda_engine *e, uc_cuda_kernel *k,
@@ -95,8 +138,13 @@ const char *uc_cuda_choose_mma(const uc_cuda_engine *e, uc_cuda_kernel *k,
   k->rt = uc_volume(k->residues);
   k->residue_groups = 1;
   if (k->rt * 4 > 2 * MAX_SUMS) return "more phases than the tensor-core kernel holds in registers";
-  int64_t most = uc_max(1, MAX_SUMS / 4 / k->rt); /* of MT * NT */
   int64_t columns = uc_power_of_two(uc_ceil_div(e->group_out, 8));
+  uc_cuda_sort_taps(k);
+  k->wgmma = true;
+  if (choose_fours(e, k, columns, extent, width)) return NULL;
+  k->wgmma = false;
+  k->product_taps = 1;
+  int64_t most = uc_max(1, MAX_SUMS / 4 / k->rt); /* of MT * NT */
   k->nt = uc_min(columns, most >= 16 ? 4 : most >= 4 ? 2 : 1);
   k->mt = 1;
   while (k->mt < 4 && k->mt * 2 * k->nt <= most) k->mt *= 2;
@@ -115,6 +163,7 @@ const char *uc_cuda_choose_mma(const uc_cuda_engine *e, uc_cuda_kernel *k,
 static void choose_window(uc_cuda_kernel *k, int64_t lane_words) {
   k->window = k->strip;
   k->vector = 1;
+  k->pairs = false;
   if (k->strip == 1) return;
   int64_t window = window_size(k, k->strip, k->lead, 2), vector = 2;
   int64_t most = MAX_WINDOW / (2 * k->mt / k->strip);
@@ -125,13 +174,14 @@ static void choose_window(uc_cuda_kernel *k, int64_t lane_words) {
   if (window > most) return;
   k->window = window;
   k->vector = vector;
+  k->pairs = lane_words == 2 && !k->wgmma;
   k->x_size[2] = uc_ceil_div(k->x_size[2], k->vector) * k->vector;
 }
 
 /* Planes t = 0 .. 3 of the input tile begin `odd` (t % 2) and `high` (t / 2) words beyond a multiple of all banks, so that
    neighbouring lanes, which are lane_step words apart within a plane, meet no bank twice. */
 static void choose_planes(uc_cuda_kernel *k, int64_t lane_words) {
-  int64_t lane_step = k->strip * k->step[2] * (k->vector > 1 ? lane_words : 1);
+  int64_t lane_step = k->strip * k->step[2] * (k->pairs ? lane_words : 1);
   if (k->vector > 1) {
     k->skew_odd = lane_step == 8 || lane_step == 16 ? 4 : 8;
     k->skew_high = lane_step == 16 ? 8 : 16;
@@ -192,7 +242,7 @@ static bool stage_ahead(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   int64_t copy = choose_copy(e, k);
   if (copy == 0) return false;
   lay_out_input(e, k, copy);
-  int64_t weights = e->ci_steps * e->step_words * e->kernel_size * k->bm;
+  int64_t weights = e->ci_steps * weight_floats(e, k);
   k->chunk = e->ci_steps * e->step_words;
   k->x_floats = uc_ceil_div(e->ci_steps * k->x_step_words, 4) * 4;
   k->team_floats = k->x_floats + k->chunk * uc_volume(k->x_size) + 4; /* and where the tile is */
@@ -205,7 +255,7 @@ static bool stage_ahead(const uc_cuda_engine *e, uc_cuda_kernel *k) {
 
 static void stage_in_turn(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   lay_out_input(e, k, 0);
-  int64_t weights = e->step_words * e->kernel_size * k->bm, step = k->x_step_words + weights;
+  int64_t weights = weight_floats(e, k), step = k->x_step_words + weights;
   k->resident = e->ci_steps * step <= staging_limit(e);
   int64_t most = uc_max(1, UC_CUDA_STAGING_FLOATS / step);
   int64_t steps =

@@ -136,9 +136,7 @@ __device__ __forceinline__ Spot spot_of(const Args &a, const Tile &tile, int cel
 __device__ __forceinline__ float factor_of(const Args &a, const Spot &s, int e, int d, int h, int w) {
   const float x = load_at<X_TYPE>(a.x.origin, view_index(a.x, s.tile.n, s.tile.group * CI + e, d, h, w));
 #ifdef WORD_IS_F32
-  u32 bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-  return __int_as_float((int)bits);
+  return __int_as_float((int)to_tf32(x));
 #else
   return x;
 #endif

@@ -12,10 +12,7 @@ struct RowsArgs {
 
 __device__ __forceinline__ u32 row_word(const RowsArgs &a, i64 at, int group, int e) {
 #ifdef WORD_IS_F32
-  u32 bits;
-  const float value = load_if<X_TYPE>(e < CI, a.x.origin, at + (group * CI + e) * a.x.stride[1]);
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
-  return bits;
+  return to_tf32(load_if<X_TYPE>(e < CI, a.x.origin, at + (group * CI + e) * a.x.stride[1]));
 #else
   const u16 *x = (const u16 *)a.x.origin + at + (i64)(group * CI + 2 * e) * a.x.stride[1];
   return load_bits_if(2 * e < CI, x) | load_bits_if(2 * e + 1 < CI, x + a.x.stride[1]) << 16;

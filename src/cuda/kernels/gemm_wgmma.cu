@@ -107,12 +107,6 @@ __device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, int r
 
 // ---- multiplying ----
 
-// The matrix of weights at an address: 8 columns of 16 bytes in a row, the other half of a step 128 bytes on, the next 8
-// columns 256 bytes on.
-__device__ __forceinline__ unsigned long long matrix_at(u32 address) {
-  return (unsigned long long)(address >> 4 & 0x3fff) | 8ull << 16 | 16ull << 32;
-}
-
 // x, w: the halo tile and the weights of one tap.
 __device__ __forceinline__ void multiply(const Place &p, int tap, int chunk, u32 x, u32 w, float (&sums)[MT][NT][4]) {
   u32 address[MT], rows[STEPS][MT][4];

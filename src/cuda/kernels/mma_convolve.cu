@@ -2,8 +2,6 @@
 // A tile on the tensor cores: chunks of channels, then every cell is finished. Where the input of all channels is staged at
 // once, output channels are taken in rounds: each reads it again, none stages it again.
 
-typedef float Sums[RT][MT][NT][4];
-
 // One channel of a lane's cells; k: which of the two columns of block j that the lane has.
 template <bool INSIDE>
 __device__ __forceinline__ void finish_channel(const Args &a, const Tile &tile, int rg, int at, int c, const Sums &sums, int j, int k) {
@@ -43,9 +41,14 @@ __device__ __forceinline__ void convolve_rounds(const Args &a, const Tile &tile,
   for (int round = 0; round < ROUNDS; round++) {
     Sums sums;
     clear(sums);
-    multiply(p, xs, ws + p.w + round * (BM / ROUNDS / 8) * BLOCK_WORDS, sums);
+    multiply(p, xs, weights_of(p, ws, round), sums);
     finish_sums(a, tile, rg, p, p.m + round * (BM / ROUNDS), sums);
   }
+}
+
+__device__ __forceinline__ void stage_weights(const Args &a, const Tile &tile, int e0, u32 *ws) {
+  fetch_weights(a, tile, e0, ws);
+  wait_weights();
 }
 
 // resident: the weights are in shared memory already, after the inputs of all teams.
@@ -59,9 +62,9 @@ __device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg
     sync_team();
     if (!resident) fetch_weights(a, tile, e0, ws);
     stage_input(a, tile, e0, xs);
-    if (!resident) wait_copies();
+    if (!resident) wait_weights();
     sync_team();
-    if (ROUNDS == 1) multiply(p, xs, ws + p.w, sums);
+    if (ROUNDS == 1) multiply(p, xs, weights_of(p, ws, 0), sums);
   }
   if (ROUNDS == 1) finish_sums(a, tile, rg, p, p.m, sums);
   else convolve_rounds(a, tile, rg, p, xs, ws);

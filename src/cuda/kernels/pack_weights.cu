@@ -2,23 +2,17 @@
 // Weights in the order of the inner product.
 
 #if defined(PARTS)
-__device__ float to_tf32(double value) {
-  u32 bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"((float)value));
-  return __int_as_float((int)bits);
-}
+__device__ float nearest(double value) { return __int_as_float((int)to_tf32((float)value)); }
 
 // The first PARTS TF32 numbers whose sum is the weight.
 __device__ float part_of(double weight, int part) {
-  const float first = to_tf32(weight);
-  return part == 0 ? first : fabsf(first) < INF ? to_tf32(weight - first) : 0.0f;
+  const float first = nearest(weight);
+  return part == 0 ? first : fabsf(first) < INF ? nearest(weight - first) : 0.0f;
 }
 #elif defined(WORD_IS_F32)
 __device__ u32 word_of(const PackArgs &a, int i, int o, int c, int k) {
   float value = i < CI && o < CO ? (float)(weight(a, c + i, o, k) * ((const double *)(a.packed + SCALES_AT))[c / CI * CO + o]) : 0.0f;
-  u32 bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
-  return bits;
+  return to_tf32(value);
 }
 #elif defined(WORD_IS_F16) || defined(WORD_IS_BF16)
 // Pairs of input channels; the weights of these candidates are not folded, so that they are exact: a scale is a sign, or

@@ -100,15 +100,19 @@ __device__ __forceinline__ void put_words(u32 *to, int position, const u32 (&wor
     for (int v = 0; v < VX; v += 2)
       *(uint4 *)(to + (position + v) * 2) = make_uint4(word[0][v], word[0][(v + 1) % VX], word[LANE_WORDS - 1][v],
                                                        word[LANE_WORDS - 1][(v + 1) % VX]);
-  } else if (LANE_WORDS == 1 && VECTOR > 1 && VX == 4) {
-    *(uint4 *)(to + position) = make_uint4(word[0][0], word[0][1 % VX], word[0][2 % VX], word[0][3 % VX]);
-  } else if (LANE_WORDS == 1 && VECTOR > 1 && VX == 2) {
-    *(uint2 *)(to + position) = make_uint2(word[0][0], word[0][1 % VX]);
-  } else {
+    return;
+  }
 #pragma unroll
-    for (int b = 0; b < LANE_WORDS; b++)
+  for (int b = 0; b < LANE_WORDS; b++) {
+    u32 *const at = to + position_at(position, b);
+    if (VECTOR > 1 && VX == 4) {
+      *(uint4 *)at = make_uint4(word[b][0], word[b][1 % VX], word[b][2 % VX], word[b][3 % VX]);
+    } else if (VECTOR > 1 && VX == 2) {
+      *(uint2 *)at = make_uint2(word[b][0], word[b][1 % VX]);
+    } else {
 #pragma unroll
       for (int v = 0; v < VX; v++) to[position_at(position + v, b)] = word[b][v];
+    }
   }
 }
 

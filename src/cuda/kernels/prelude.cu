@@ -57,6 +57,19 @@ __device__ __forceinline__ u16 to_bf16(float value) {
 #endif
 }
 
+#if __CUDA_ARCH__ >= 800
+// The nearest TF32 number. Ties go to even where that is one instruction, else away from zero.
+__device__ __forceinline__ u32 to_tf32(float value) {
+  u32 bits;
+#if __CUDA_ARCH__ >= 900
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+#else
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+#endif
+  return bits;
+}
+#endif
+
 // Two numbers of a 16-bit type in one word, the first in its lower half.
 template <int TYPE>
 __device__ __forceinline__ u32 to_pair(float low, float high) {
