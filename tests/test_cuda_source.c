@@ -224,7 +224,7 @@ static void founding_models(void) {
   check_lines("n128 ci3 co16 in16x32x32 k3 s2 p1 bias dtype=f16 | scale 0.5 | avg_pool 2 | add @b",
               "cuda-flat",
               (const char *const[]){"#define CI 3", "#define STEPS 3", "#define PARTS 2",
-                                    "#define PATTERNS 1", "#define TW 31", "#define BULK 1",
+                                    "#define PATTERNS 1", "#define TW 31", "#define TH 31",
                                     "#define PREFETCH 1", NULL});
 }
 

@@ -17,6 +17,7 @@ void uc_cuda_emit_flat_defines(uc_text *text, const uc_cuda_engine *e, const uc_
   uc_cuda_emit_define(text, "HELD_WEIGHTS", f->held);
   uc_cuda_emit_define(text, "PREFETCH", f->prefetch);
   uc_cuda_emit_define(text, "BULK", f->bulk);
+  uc_cuda_emit_define(text, "READS_TENSORS", k->view_count > 0);
   uc_cuda_emit_define(text, "WEIGHT_WORDS", f->weight_words);
 }
 

@@ -13,17 +13,16 @@
 
 enum {
   MOST_THREADS = 256,
-  LANE_GROUPS = 8,     /* lanes of a warp that have different cells */
-  MAX_SUMS = 128,      /* registers of sums */
-  GOOD_SUMS = 64,      /* up to where a fragment takes more channels */
-  MAX_PRODUCTS = 512,  /* unrolled instructions */
-  MAX_RESULTS = 512,   /* unrolled: results of a lane */
-  HELD_WORDS = 24,     /* registers of weights */
-  FETCHED_WORDS = 24,  /* registers of the next tile's input */
-  BULK_BYTES = 256,    /* of a run, from which on it is copied as a whole */
-  MAX_REACH = 4096,    /* distance of taps along an axis */
-  MAX_EXTENT = 511,    /* of a tile's input: coordinates of nine bits */
-  MAX_CHANNEL = 65535, /* elements of one channel of the finished tile */
+  LANE_GROUPS = 8,    /* lanes of a warp that have different cells */
+  MAX_SUMS = 128,     /* registers of sums */
+  GOOD_SUMS = 64,     /* up to where a fragment takes more channels */
+  MAX_PRODUCTS = 512, /* unrolled instructions */
+  MAX_RESULTS = 512,  /* unrolled: results of a lane */
+  HELD_WORDS = 24,    /* registers of weights */
+  FETCHED_WORDS = 24, /* registers of the next tile's input */
+  BULK_BYTES = 4096,  /* of a run, from which on it is copied as a whole */
+  MAX_REACH = 4096,   /* distance of taps along an axis */
+  MAX_EXTENT = 511,   /* of a tile's input: coordinates of nine bits */
   MAX_CELLS = 1024,
   BANKS = 32,
   ORDERS = 24 /* of channel, depth, height and width */
@@ -203,13 +202,15 @@ static int64_t vector_of(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   return 16 / (int64_t)upconv_dtype_size(last ? e->lowered->source.y_dtype : UPCONV_F32);
 }
 
-/* Shared memory of the finished tile: every row and plane may begin anywhere within 16 bytes. */
+/* Shared memory of the finished tile: every row, plane and channel may begin anywhere within 16 bytes, the channels of
+   each lane anywhere within all banks. */
 static int64_t result_floats(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                              const int64_t cells[UC_AXES]) {
   int64_t vector = vector_of(e, k), size[UC_AXES];
   for (int a = 0; a < UC_AXES; a++) size[a] = cells[a] * (k->pool >= 0 ? 1 : k->residues[a]);
   int64_t plane = size[1] * (size[2] + vector - 1) + vector - 1;
-  int64_t elements = uc_min(k->bm, e->group_out) * (size[0] * plane + 4 * vector - 1) + vector;
+  int64_t channel = size[0] * plane + vector - 1, lanes = 3 * (8 * vector - 1);
+  int64_t elements = uc_min(k->bm, e->group_out) * channel + lanes + vector;
   return uc_ceil_div(elements, vector) * 4;
 }
 
@@ -247,27 +248,25 @@ static double tiling_cost(const uc_cuda_engine *e, const uc_cuda_kernel *k,
   int64_t warps = k->threads / 32, runs, bytes = run_bytes(e, k, extent, cells, &runs);
   int64_t rounds = uc_ceil_div(uc_volume(cells), 16 * k->mt * warps);
   double results = (double)results_of_lane(k) / (double)k->mt;
-  double fragment = (double)(2 * f->quad_count + f->step_count * k->nt * e->parts) + 3 * results;
+  double fragment = (double)(2 * f->quad_count + f->step_count * k->nt * e->parts) +
+                    (e->parts == 1 ? 2.5 : 4) * results;
   double staging =
-      (double)uc_ceil_div(positions(k, cells), k->threads) * (double)(20 + 6 * e->group_in);
-  double stores = (double)runs * (bytes >= BULK_BYTES ? 8 : 40 + (double)bytes / 64);
-  double tile = (double)warps * ((double)(rounds * k->mt) * (fragment + 16) + staging + 150);
+      (double)uc_ceil_div(positions(k, cells), k->threads) * (double)(14 + 5 * e->group_in);
+  double stores = (double)runs * (bytes >= BULK_BYTES ? 60 : 70 + (double)bytes / 80);
+  double tile = (double)warps * ((double)(rounds * k->mt) * (fragment + 16) + staging + 200);
   double blocks = 4.0 * (double)e->target.sm_count;
   return (tile + stores) * (tiles + blocks);
 }
 
-/* Entries of the table of cells: whole fragments. */
+/* The table of cells, of whole fragments: two words each. */
 static int64_t table_words(const uc_cuda_kernel *k, const int64_t cells[UC_AXES]) {
-  return uc_ceil_div(uc_volume(cells), 16 * k->mt) * 16 * k->mt;
+  return uc_ceil_div(uc_volume(cells), 16 * k->mt) * 16 * k->mt * 2;
 }
 
-static bool too_large(const uc_cuda_engine *e, const uc_cuda_kernel *k,
-                      const int64_t cells[UC_AXES]) {
+static bool too_large(const uc_cuda_kernel *k, const int64_t cells[UC_AXES]) {
   for (int a = 0; a < UC_AXES; a++)
     if (uc_cuda_input_size(k, a, cells[a]) > MAX_EXTENT) return true;
-  return uc_volume(cells) > MAX_CELLS ||
-         result_floats(e, k, cells) / uc_min(k->bm, e->group_out) * vector_of(e, k) / 4 >
-             MAX_CHANNEL;
+  return uc_volume(cells) > MAX_CELLS;
 }
 
 static int64_t shared_floats(const uc_cuda_engine *e, const uc_cuda_kernel *k,
@@ -284,7 +283,7 @@ static void try_tiles(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t 
     int64_t cells[UC_AXES] = {1, 1, uc_ceil_div(extent[2], n)};
     for (cells[0] = 1; cells[0] <= uc_min(extent[0], 8); cells[0]++)
       for (cells[1] = 1; cells[1] <= uc_min(extent[1], 64); cells[1]++) {
-        if (too_large(e, k, cells) || shared_floats(e, k, cells) > most ||
+        if (too_large(k, cells) || shared_floats(e, k, cells) > most ||
             fetched_words(e, k, cells) > fetched)
           break;
         double cost = tiling_cost(e, k, extent, cells);
@@ -302,7 +301,7 @@ static bool choose_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_
   int64_t threads = 0;
   for (int any = 0; any < 2 && best < 0; any++)
     for (k->threads = MOST_THREADS; k->threads >= MOST_THREADS / 2; k->threads /= 2)
-      try_tiles(e, k, extent, e->target.shared_bytes / 4 * (any ? 1 : k->threads) / (any ? 1 : 640),
+      try_tiles(e, k, extent, e->target.shared_bytes / 4 * (any ? 1 : k->threads) / (any ? 1 : 512),
                 any ? INT64_MAX : FETCHED_WORDS, &best, &threads);
   k->threads = threads;
   return best >= 0;

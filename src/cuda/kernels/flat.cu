@@ -12,7 +12,11 @@ enum { X_CHANNEL = XD * XH * XW, TILE_CELLS = TD * TH * TW };
 
 __device__ __forceinline__ u32 to_tf32(float value) {
   u32 bits;
+#if __CUDA_ARCH__ >= 900
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value)); // one instruction, where ties away from zero take three
+#else
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+#endif
   return bits;
 }
 
@@ -51,9 +55,17 @@ __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[2][2], const u
 
 // ---- weights ----
 
+// A lane finishes columns 2 t and 2 t + 1 of every fragment: neighbouring channels, so that those of the four t are far
+// enough apart in the finished tile to be in different banks.
+enum { LANE_CHANNELS = 2 * NT };
+
+// The channel, within a block, of column 2 t + k of fragment j.
+__device__ __forceinline__ int channel_of(int t, int j, int k) { return t * LANE_CHANNELS + 2 * j + k; }
+
 // packed: [part][group][CI][KERNEL][CO_PAD], TF32 numbers. Word t of half `half` of a step, for column g of fragment j.
 __device__ __forceinline__ u32 packed_word(const Args &a, const Tile &tile, int step, int half, int j, int part, int lane) {
-  const int weight = word_weight[step * 8 + half * 4 + lane % 4], column = tile.c0 + 8 * j + lane / 4;
+  const int weight = word_weight[step * 8 + half * 4 + lane % 4];
+  const int column = tile.c0 + channel_of(lane / 8, j, lane / 4 % 2);
   if (weight < 0 || column >= CO_PAD) return 0;
   const i64 row = (i64)(part * GROUPS + tile.group) * CI * KERNEL + weight;
   return ((const u32 *)a.packed)[WEIGHTS_AT + row * CO_PAD + column];
@@ -96,7 +108,7 @@ __device__ __forceinline__ void weight_words(const Weights &weights, int step, i
 
 typedef float Sums[RT][MT][NT][PARTS][4];
 
-// at: of a lane's cells in the input tile; pattern: its part of each pattern.
+// at: of a lane's cells in the input tile; pattern: its part of each pattern; both in bytes.
 __device__ __forceinline__ void load_half(const u32 *xs, const int (&at)[MT][2], const int (&pattern)[PATTERNS], int half,
                                           u32 (&x)[MT][2][2]) {
   const int live = half_live[half];
@@ -104,7 +116,8 @@ __device__ __forceinline__ void load_half(const u32 *xs, const int (&at)[MT][2],
   for (int i = 0; i < MT; i++)
 #pragma unroll
     for (int row = 0; row < 2; row++) {
-      u32 word = live ? xs[at[i][row] + pattern[half_pattern[half]] + half_base[half]] : 0;
+      const char *from = (const char *)(xs + half_base[half]) + at[i][row] + pattern[half_pattern[half]];
+      u32 word = live ? *(const u32 *)from : 0;
       if (live < 4 && (int)(threadIdx.x % 4) >= live) word = 0; // it has no weight, but may be infinite
       x[i][row][half % 2] = word;
     }

@@ -52,7 +52,9 @@ __device__ __forceinline__ void find_spots(const Args &a, Spots &spots) {
     const int w = position % XW, h = position / XW % XH, d = position / (XW * XH);
     spots.offset[i] = d * a.x_step[0] + h * a.x_step[1] + w * a.x_step[2];
     spots.coordinates[i] = TENTH_BITS | (position < X_CHANNEL ? in_one_word(d, h, w) : MOST_COORDINATE); // never inside
-    asm volatile("" : "+r"(spots.coordinates[i]), "+r"(spots.offset[i])); // kept, not found anew for every tile
+    // kept, not found anew for every tile: the assembler looks through anything but an exchange of lanes
+    spots.coordinates[i] = __shfl_xor_sync(~0u, spots.coordinates[i], 0);
+    spots.offset[i] = __shfl_xor_sync(~0u, spots.offset[i], 0);
   }
 }
 
@@ -100,7 +102,7 @@ __device__ __forceinline__ void put(const Fetched &fetched, const Spots &spots, 
 __device__ __forceinline__ void load_bias(const Args &a, const Tile &tile, float (&bias)[NT][2]) {
 #pragma unroll
   for (int i = 0; i < 2 * NT; i++) {
-    const int c = tile.c0 + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
+    const int c = tile.c0 + channel_of(threadIdx.x % 4, i / 2, i % 2);
     bias[i / 2][i % 2] = __ldg(a.packed + BIAS_AT + tile.group * CO + (c < CO ? c : CO - 1));
   }
 }
@@ -108,7 +110,7 @@ __device__ __forceinline__ void load_bias(const Args &a, const Tile &tile, float
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) KERNEL_NAME(const __grid_constant__ Args a) {
   extern __shared__ __align__(16) float smem[];
   u32 *const xs = (u32 *)smem, *const ws = xs + X_FLOATS;
-  u32 *const cells = ws + WEIGHT_WORDS;
+  uint2 *const cells = (uint2 *)(ws + WEIGHT_WORDS);
   char *const ys = (char *)(cells + TABLE_CELLS);
   const int block = blockIdx.x % CHANNEL_BLOCKS, workers = gridDim.x / CHANNEL_BLOCKS;
   const i64 tiles = a.tiles / CHANNEL_BLOCKS;
@@ -124,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) KERNEL_NAME(co
   load_bias(a, tile, bias);
   int pattern[PATTERNS];
 #pragma unroll
-  for (int p = 0; p < PATTERNS; p++) pattern[p] = pattern_offset[4 * p + threadIdx.x % 4];
+  for (int p = 0; p < PATTERNS; p++) pattern[p] = pattern_offset[4 * p + threadIdx.x % 4] * 4;
   const int channels = CO - tile.c0 < BM ? CO - tile.c0 : BM;
   const bool all_channels = stored(a, 1, tile.group * CO + tile.c0, channels);
   const i64 channel = (i64)(tile.group * CO + tile.c0) * a.y.stride[1] * size_of(Y_TYPE);

@@ -8,15 +8,22 @@ enum { VECTOR = 16 / size_of(Y_TYPE) };
 // The least number >= least that is `like` modulo unit, a power of two.
 __device__ __forceinline__ int congruent(int least, i64 like, int unit) { return least + (((int)like - least) & (unit - 1)); }
 
-// How the tile lies in shared memory. Channels are skewed, so that lanes with different channels meet different banks.
+// How the tile lies in shared memory. The channels of each lane are skewed, so that lanes meet different banks.
 __device__ __forceinline__ void lay_out(const Args &a, Tile &tile) {
   tile.y_step[1] = a.y_step[1] == TARGET2 ? TARGET2 : congruent(TARGET2, a.y_step[1], VECTOR);
   tile.y_step[0] = congruent(TARGET1 * tile.y_step[1], a.y_step[0], VECTOR);
-  tile.y_channel = congruent(TARGET0 * tile.y_step[0], VECTOR + (a.y.stride[1] & (VECTOR - 1)), 4 * VECTOR);
+  tile.y_channel = congruent(TARGET0 * tile.y_step[0], a.y.stride[1], VECTOR);
+  const int least = LANE_CHANNELS * tile.y_channel, odd = LANE_CHANNELS * (int)a.y.stride[1] & (VECTOR - 1);
+  tile.y_skew = congruent(least, odd ? VECTOR + odd : 2 * VECTOR, 8 * VECTOR) - least;
+}
+
+// Where a channel of the block begins in it.
+__device__ __forceinline__ int channel_at(const Tile &tile, int c) {
+  return c * tile.y_channel + (int)((u32)c / LANE_CHANNELS) * tile.y_skew;
 }
 
 // Elements by which the tile's first one lies beyond a multiple of 16 bytes.
-__device__ __forceinline__ int lead_of(const char *to) { return (int)((i64)to / size_of(Y_TYPE)) & (VECTOR - 1); }
+__device__ __forceinline__ int lead_of(const char *to) { return (u32)(i64)to / size_of(Y_TYPE) & (VECTOR - 1); }
 
 __device__ __forceinline__ void copy_element(char *to, const char *from, int i) {
   if (Y_TYPE == F32) ((float *)to)[i] = ((const float *)from)[i];
@@ -54,45 +61,20 @@ __device__ __forceinline__ Run parts_of(const char *to, int length) {
   const int missing = -lead_of(to) & (VECTOR - 1);
   Run run;
   run.head = missing < length ? missing : length;
-  run.body = (length - run.head) / VECTOR;
+  run.body = (u32)(length - run.head) / VECTOR;
   run.single = length - run.body * VECTOR;
   return run;
 }
 
-__device__ __forceinline__ void copy_single(char *to, const char *from, const Run &run, int i) {
-  copy_element(to, from, i < run.head ? i : i + run.body * VECTOR);
-}
-
-// LANES neighbouring threads copy `length` elements.
-template <int LANES>
-__device__ __forceinline__ void copy_run(char *to, const char *from, int length) {
-  const int lane = threadIdx.x % LANES;
-  const Run run = parts_of(to, length);
-  const uint4 *source = (const uint4 *)(from + run.head * size_of(Y_TYPE));
-  uint4 *target = (uint4 *)(to + run.head * size_of(Y_TYPE));
-#pragma unroll 1
-  for (int i = lane; i < run.body; i += LANES) target[i] = source[i];
-#pragma unroll 1
-  for (int i = lane; i < run.single; i += LANES) copy_single(to, from, run, i);
-}
-
 // From sm_90 on the vectors of a long run are copied by one asynchronous instruction, which has the rest of the loop
-// over tiles to read shared memory.
+// over tiles to read shared memory. Not of short ones: copies of 496 bytes left a multiprocessor one in 52 clocks.
 #if BULK && __CUDA_ARCH__ >= 900
 enum { BULK_RUNS = 1 };
 
-template <int LANES>
-__device__ __forceinline__ void copy_bulk(char *to, const char *from, int length) {
-  const int lane = threadIdx.x % LANES;
-  const Run run = parts_of(to, length);
-  if (lane == 0 && run.body > 0) {
-    const u32 source = (u32)__cvta_generic_to_shared(from + run.head * size_of(Y_TYPE));
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to + run.head * size_of(Y_TYPE)),
-                 "r"(source), "r"(run.body * 16)
-                 : "memory");
-  }
-#pragma unroll 1
-  for (int i = lane; i < run.single; i += LANES) copy_single(to, from, run, i);
+__device__ __forceinline__ void copy_bulk(char *to, const char *from, int vectors) {
+  const u32 source = (u32)__cvta_generic_to_shared(from);
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(source), "r"(vectors * 16)
+               : "memory");
 }
 
 // What this thread has written to shared memory is seen by such copies, after the next barrier.
@@ -102,15 +84,44 @@ __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.bulk.co
 __device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 #else
 enum { BULK_RUNS = 0 };
-template <int LANES>
 __device__ __forceinline__ void copy_bulk(char *, const char *, int) {}
 __device__ __forceinline__ void publish() {}
 __device__ __forceinline__ void commit_copies() {}
 __device__ __forceinline__ void wait_for_copies() {}
 #endif
 
-// Threads that share one of so many long runs: what is left to them is its ends.
-__device__ constexpr int lanes_for_ends(int runs) { return runs * 4 <= THREADS ? 4 : runs * 2 <= THREADS ? 2 : 1; }
+// LANES neighbouring threads copy the vectors; two of a thread are on their way at once.
+template <int LANES>
+__device__ __forceinline__ void copy_vectors(char *to, const char *from, int vectors, int lane) {
+  const uint4 *source = (const uint4 *)from + lane;
+  uint4 *target = (uint4 *)to + lane;
+#pragma unroll 1
+  for (int left = vectors - lane; left > 0; left -= 2 * LANES) {
+    const uint4 first = *source;
+    if (left > LANES) {
+      const uint4 second = source[LANES];
+      target[LANES] = second;
+    }
+    *target = first;
+    source += 2 * LANES, target += 2 * LANES;
+  }
+}
+
+// LANES neighbouring threads copy `length` elements.
+template <int LANES>
+__device__ __forceinline__ void copy_run(char *to, const char *from, int length, int lane) {
+  enum { MOST_SINGLE = 2 * (VECTOR - 1) };
+  const Run run = parts_of(to, length);
+  const int head = run.head * size_of(Y_TYPE);
+#pragma unroll
+  for (int i = 0; i < MOST_SINGLE; i += LANES)
+    if (i + lane < run.single) {
+      const int at = i + lane < run.head ? i + lane : i + lane + run.body * VECTOR;
+      copy_element(to, from, at);
+    }
+  if (!BULK_RUNS) copy_vectors<LANES>(to + head, from + head, run.body, lane);
+  else if (lane == 0 && run.body > 0) copy_bulk(to + head, from + head, run.body);
+}
 
 // Threads that share a run of so many elements.
 __device__ constexpr int lanes_for(int elements) {
@@ -119,25 +130,31 @@ __device__ constexpr int lanes_for(int elements) {
   return lanes;
 }
 
-// from, to: channel 0 of the tile's first element. PLANES: rows of a plane are one run.
+// from, to: channel 0 of the tile's first element. PLANES: rows of a plane are one run. Teams of threads take channels in
+// turn, and rows where there are more teams than channels.
 template <bool PLANES>
 __device__ __forceinline__ void store_runs(const Args &a, const Tile &tile, const Part &part, char *to, const char *from) {
   enum {
     ROWS = PLANES ? 1 : TARGET1,
-    CHANNEL = TARGET0 * ROWS,
-    LANES = BULK_RUNS ? lanes_for_ends(BM * CHANNEL) : lanes_for(PLANES ? TARGET1 * TARGET2 : TARGET2)
+    LANES = lanes_for(PLANES ? TARGET1 * TARGET2 : TARGET2),
+    TEAMS_ALL = THREADS / LANES,
+    TEAMS_C = TEAMS_ALL < 8 ? TEAMS_ALL : 8, // BM is a multiple of it
+    TEAMS_R = TEAMS_ALL / TEAMS_C
   };
   const int length = (part.end[3] - part.begin[3]) * (PLANES ? part.end[2] - part.begin[2] : 1);
-  // such copies are issued lane after lane: each warp takes its share
-  const int first = BULK_RUNS ? threadIdx.x / 32 + threadIdx.x % 32 / LANES * (THREADS / 32) : threadIdx.x / LANES;
+  const int lane = threadIdx.x % LANES, member = threadIdx.x / LANES;
 #pragma unroll 1
-  for (int run = first; run < BM * CHANNEL; run += THREADS / LANES) {
-    const int c = run / CHANNEL, d = run / ROWS % TARGET0, h = PLANES ? part.begin[2] : run % ROWS;
-    if (!in_part(part, 0, c) || !in_part(part, 1, d) || !in_part(part, 2, h)) continue;
-    const int at = c * tile.y_channel + d * tile.y_step[0] + h * tile.y_step[1] + part.begin[3];
-    const i64 out = c * a.y.stride[1] + d * a.y_step[0] + h * a.y_step[1] + part.begin[3];
-    if (BULK_RUNS) copy_bulk<LANES>(to + out * size_of(Y_TYPE), from + at * size_of(Y_TYPE), length);
-    else copy_run<LANES>(to + out * size_of(Y_TYPE), from + at * size_of(Y_TYPE), length);
+  for (int c = member % TEAMS_C; c < part.end[0]; c += TEAMS_C) {
+    if (c < part.begin[0]) continue;
+    const int at = channel_at(tile, c) + part.begin[3];
+    const i64 out = c * a.y.stride[1] + part.begin[3];
+#pragma unroll 1
+    for (int row = member / TEAMS_C; row < TARGET0 * ROWS; row += TEAMS_R) {
+      const int d = row / ROWS, h = PLANES ? part.begin[2] : row % ROWS;
+      if (!in_part(part, 1, d) || !in_part(part, 2, h)) continue;
+      copy_run<LANES>(to + (out + d * a.y_step[0] + h * a.y_step[1]) * size_of(Y_TYPE),
+                      from + (at + d * tile.y_step[0] + h * tile.y_step[1]) * size_of(Y_TYPE), length, lane);
+    }
   }
   commit_copies();
 }
@@ -147,7 +164,7 @@ __device__ __forceinline__ void store_elements(const Args &a, const Tile &tile, 
   for (int i = threadIdx.x; i < BM * TARGET0 * TARGET1 * TARGET2; i += THREADS) {
     const int c = i % BM, w = i / BM % TARGET2, h = i / (BM * TARGET2) % TARGET1, d = i / (BM * TARGET2 * TARGET1);
     if (!in_part(part, 0, c) || !in_part(part, 1, d) || !in_part(part, 2, h) || !in_part(part, 3, w)) continue;
-    const int at = c * tile.y_channel + d * tile.y_step[0] + h * tile.y_step[1] + w;
+    const int at = channel_at(tile, c) + d * tile.y_step[0] + h * tile.y_step[1] + w;
     const i64 out = c * a.y.stride[1] + d * a.y_step[0] + h * a.y_step[1] + w * a.y_step[2];
     copy_element(to + out * size_of(Y_TYPE), from + at * size_of(Y_TYPE), 0);
   }

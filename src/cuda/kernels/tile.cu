@@ -7,6 +7,7 @@ struct Tile {
   char *y;                 // fused: channel 0 of the first cell's first output
   bool inside, wide;       // fused: all of it is stored; RUN outputs along W are dense and aligned
   int y_channel, y_step[2]; // a finished tile in shared memory: from a channel, plane, row to the next
+  int y_skew;               // what channels that another lane finishes lie further apart
   int first, end;          // channels, of all, that tile buffers hold: never another group's
 };
 
