@@ -10,16 +10,6 @@
 
 enum { X_CHANNEL = XD * XH * XW, TILE_CELLS = TD * TH * TW };
 
-__device__ __forceinline__ u32 to_tf32(float value) {
-  u32 bits;
-#if __CUDA_ARCH__ >= 900
-  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value)); // one instruction, where ties away from zero take three
-#else
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
-#endif
-  return bits;
-}
-
 // An element's bits, 0 outside the input; as a word.
 __device__ __forceinline__ u32 bits_at(bool in, const char *origin, i64 index) {
   if (X_TYPE == F32) return (u32)__float_as_int(load_if<F32>(in, origin, index));
