@@ -61,6 +61,13 @@ static void emit_inner_defines(uc_text *text, const uc_cuda_engine *e, const uc_
   } else {
     uc_cuda_emit_define(text, "MC", k->mc);
     uc_cuda_emit_define(text, "CELLS", k->thread_cells);
+    define_dhw(text, "L", k->lanes);
+    int64_t next[UC_AXES] = {0, 0, 0};
+    next[k->thread_axis] = k->thread_axis == 2 ? k->lanes[2] : 1;
+    define_axes(text, "NEXT", next);
+    uc_cuda_emit_define(text, "X_ROW", k->x_row);
+    uc_cuda_emit_define(text, "X_PLANE", k->x_plane);
+    uc_cuda_emit_define(text, "FUSED", k->fused);
   }
 }
 
@@ -186,8 +193,10 @@ int64_t uc_cuda_tap_offset(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
   int64_t base[UC_AXES];
   memcpy(base, k->x_base, sizeof base);
   if (k->gemm) uc_cuda_gemm_base(k, tap->residue / k->rt, base);
-  return ((tap->delta[0] - base[0]) * k->x_size[1] + tap->delta[1] - base[1]) * k->x_size[2] +
-         tap->delta[2] - base[2];
+  int64_t row = k->x_row ? k->x_row : k->x_size[2];
+  int64_t plane = k->x_row ? k->x_plane : k->x_size[1] * row;
+  return (tap->delta[0] - base[0]) * plane + (tap->delta[1] - base[1]) * row + tap->delta[2] -
+         base[2];
 }
 
 static int64_t tap_kernel(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {

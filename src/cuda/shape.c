@@ -10,6 +10,7 @@
 
 enum {
   MAX_SUMS = 64,           /* of a thread, FFMA */
+  THREAD_CELLS = 4,        /* of a thread at most, FFMA */
   MAX_RESIDUES = 32,       /* held at once */
   MAX_UNROLLED = 2048,     /* multiply-adds in a loop's body */
   TILE_FLOATS = 16 * 1024, /* wanted size of tile buffers */
@@ -183,16 +184,33 @@ upconv_status uc_cuda_find_taps(const upconv_problem *p, uc_cuda_kernel *k) {
   return UPCONV_OK;
 }
 
-static int by_offset(const void *a, const void *b) {
-  const uc_cuda_tap *x = a, *y = b;
+static int compare_offsets(const uc_cuda_tap *x, const uc_cuda_tap *y, const int order[UC_AXES]) {
   for (int i = 0; i < UC_AXES; i++)
-    if (x->delta[i] != y->delta[i]) return x->delta[i] < y->delta[i] ? -1 : 1;
+    if (x->delta[order[i]] != y->delta[order[i]])
+      return x->delta[order[i]] < y->delta[order[i]] ? -1 : 1;
   return x->residue != y->residue ? (x->residue < y->residue ? -1 : 1)
                                   : (x->kernel > y->kernel) - (x->kernel < y->kernel);
 }
 
+static int by_offset(const void *a, const void *b) {
+  return compare_offsets(a, b, (const int[]){0, 1, 2});
+}
+
+/* Where a thread's cells follow each other along H or D: its taps along that axis, which read the same inputs, one after the
+   other. */
+static int by_offset_h_last(const void *a, const void *b) {
+  return compare_offsets(a, b, (const int[]){0, 2, 1});
+}
+
+static int by_offset_d_last(const void *a, const void *b) {
+  return compare_offsets(a, b, (const int[]){1, 2, 0});
+}
+
 void uc_cuda_sort_taps(uc_cuda_kernel *k) {
-  qsort(k->tap, (size_t)k->tap_count, sizeof *k->tap, by_offset);
+  int (*order)(const void *, const void *) = by_offset;
+  if (k->x_row && k->thread_axis != 2)
+    order = k->thread_axis == 1 ? by_offset_h_last : by_offset_d_last;
+  qsort(k->tap, (size_t)k->tap_count, sizeof *k->tap, order);
 }
 
 bool uc_cuda_tap_goes_on(const uc_cuda_kernel *k, int64_t t) {
@@ -212,23 +230,6 @@ static int64_t held_residues(const int64_t residues[UC_AXES], int64_t most) {
   return 1;
 }
 
-/* `count` cells (a power of two) over the axes, W first, none far beyond the extent. */
-static void spread_cells(int64_t count, const int64_t extent[UC_AXES], int64_t cells[UC_AXES]) {
-  int64_t left = count;
-  for (int a = UC_AXES - 1; a >= 0; a--) {
-    int64_t most = a == 2 ? 32 : 8;
-    cells[a] = uc_min(left, uc_min(uc_power_of_two(extent[a]), most));
-    left /= cells[a];
-  }
-  /* what the extents did not take */
-  for (int a = UC_AXES - 1; a >= 0 && left > 1; a--) {
-    int64_t room = uc_max(1, uc_power_of_two(extent[a]) / cells[a]), more = uc_min(left, room);
-    cells[a] *= more;
-    left /= more;
-  }
-  cells[2] *= left;
-}
-
 int64_t uc_cuda_cell_count(const int64_t extent[UC_AXES]) {
   int64_t count = 1;
   for (int a = 0; a < UC_AXES; a++) count *= uc_power_of_two(extent[a]);
@@ -237,27 +238,128 @@ int64_t uc_cuda_cell_count(const int64_t extent[UC_AXES]) {
 
 /* ---- FFMA ---- */
 
-static void choose_ffma(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES]) {
-  k->strip = 1;
+/* The axis along which a thread's cells follow each other. Not W where that can be: neighbouring lanes take neighbours along W,
+   so that their loads and stores meet, and cells along another axis read inputs in common. */
+static int axis_of_cells(const int64_t extent[UC_AXES]) {
+  static const int order[UC_AXES] = {1, 0, 2};
+  for (int64_t least = THREAD_CELLS; least > 1; least /= 2)
+    for (int i = 0; i < UC_AXES; i++)
+      if (extent[order[i]] >= least) return order[i];
+  return 2;
+}
+
+/* Cells come before channels: a thread loads the weights of each of its channels for every product, but they serve all its
+   cells, which in turn have most inputs in common. Two channels are as cheap to load as one. */
+static void choose_sums(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES]) {
+  int64_t most_channels = uc_power_of_two(e->group_out), two = uc_min(2, most_channels);
   k->rt = held_residues(k->residues, k->pool >= 0 ? MAX_SUMS : MAX_RESIDUES);
   k->residue_groups = uc_volume(k->residues) / k->rt;
-  k->mc = uc_min(8, uc_power_of_two(e->group_out));
-  while (k->mc > 1 && k->rt * k->mc > MAX_SUMS) k->mc /= 2;
-  if (k->mc == 8 && k->rt * k->mc == MAX_SUMS) k->mc = 4;
+  k->thread_axis = axis_of_cells(extent);
   k->thread_cells = 1;
-  while (k->thread_cells < 4 && k->rt * k->mc * k->thread_cells * 2 <= MAX_SUMS &&
-         k->thread_cells * 2 <= extent[2])
+  while (k->thread_cells < THREAD_CELLS && k->rt * two * k->thread_cells * 2 <= MAX_SUMS &&
+         k->thread_cells * 2 <= extent[k->thread_axis])
     k->thread_cells *= 2;
+  k->mc = uc_min(8, most_channels);
+  int64_t most = k->thread_cells > 1 ? MAX_SUMS : MAX_SUMS / 2; /* weights take registers too */
+  if (k->mc == 8) most = MAX_SUMS / 2;
+  while (k->mc > 1 && k->rt * k->thread_cells * k->mc > most) {
+    k->mc /= 2;
+    most = MAX_SUMS;
+  }
+}
+
+static void cells_of_lanes(const uc_cuda_kernel *k, const int64_t lanes[UC_AXES],
+                           int64_t cells[UC_AXES]) {
+  for (int a = 0; a < UC_AXES; a++)
+    cells[a] = lanes[a] * (a == k->thread_axis ? k->thread_cells : 1);
+}
+
+/* Instructions of a thread, were there one thread, for all tiles: counted in machine code, to a few of them. */
+static double tiling_cost(const uc_cuda_engine *e, const uc_cuda_kernel *k,
+                          const int64_t extent[UC_AXES], const int64_t cells[UC_AXES]) {
+  double tiles = 1, x = (double)e->group_in, count = (double)k->bm;
+  for (int a = 0; a < UC_AXES; a++) {
+    tiles *= (double)uc_ceil_div(extent[a], cells[a]);
+    x *= (double)uc_cuda_input_size(k, a, cells[a]);
+    count *= (double)cells[a];
+  }
+  /* addresses are found once for up to eight channels; short rows and runs share lines and sectors with others */
+  double row = (double)uc_cuda_input_size(k, 2, cells[2]);
+  double word = (12 + 24.0 / (double)uc_min(8, e->group_in)) * (1 + 8 / row);
+  double outputs = k->pool >= 0 ? 1 : (double)uc_volume(k->residues);
+  double run = (double)(cells[2] * (k->pool >= 0 ? 1 : k->residues[2]));
+  return tiles * (x * word +
+                  count * (1.2 * (double)(k->tap_count * e->group_in) + outputs * (6 + 32 / run)));
+}
+
+/* `count` threads (a power of two) over the axes: the cheapest way, of those whose input fits. */
+static void spread_threads(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t count,
+                           const int64_t extent[UC_AXES]) {
+  bool best_fits = false;
+  double best = -1;
+  for (int64_t w = 1; w <= count; w *= 2)
+    for (int64_t h = 1; w * h <= count; h *= 2) {
+      int64_t lanes[UC_AXES] = {count / w / h, h, w}, cells[UC_AXES], x = 1;
+      cells_of_lanes(k, lanes, cells);
+      for (int a = 0; a < UC_AXES; a++) x *= uc_cuda_input_size(k, a, cells[a]);
+      bool fits = x <= UC_CUDA_STAGING_FLOATS;
+      double cost = tiling_cost(e, k, extent, cells);
+      if (best >= 0 && (fits != best_fits ? best_fits : cost >= best)) continue;
+      best = cost;
+      best_fits = fits;
+      memcpy(k->lanes, lanes, sizeof lanes);
+      memcpy(k->cells, cells, sizeof cells);
+    }
+}
+
+/* Taps are known. */
+static void choose_ffma(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES]) {
+  k->strip = 1;
+  choose_sums(e, k, extent);
   int64_t groups_of_channels = uc_power_of_two(uc_ceil_div(e->group_out, k->mc));
-  int64_t threads_of_cells = uc_max(32, uc_min(128, uc_cuda_cell_count(extent) / k->thread_cells));
+  /* at least eight channels share an input tile, if there are as many */
+  int64_t most = k->mc >= 4 || groups_of_channels <= 2 ? 128 : 64;
+  int64_t threads_of_cells = uc_max(32, uc_min(most, uc_cuda_cell_count(extent) / k->thread_cells));
   k->threads = uc_min(256, threads_of_cells * groups_of_channels);
   k->bm = k->threads / threads_of_cells * k->mc;
-  spread_cells(threads_of_cells * k->thread_cells, extent, k->cells);
-  while (k->cells[2] % k->thread_cells != 0) k->thread_cells /= 2;
+  spread_threads(e, k, threads_of_cells, extent);
+}
+
+enum { BANKS = 32 };
+
+/* Words of the input tile, of the inputs that the lanes of a warp read at once, that lie in the fullest bank. */
+static int64_t bank_conflicts(const uc_cuda_kernel *k, int64_t row, int64_t plane) {
+  int64_t most = 0, words[BANKS] = {0};
+  for (int64_t t = 0; t < BANKS; t++) {
+    int64_t w = t % k->lanes[2], h = t / k->lanes[2] % k->lanes[1],
+            d = t / k->lanes[2] / k->lanes[1];
+    int64_t at = d * (k->cells[0] / k->lanes[0]) * k->step[0] * plane +
+                 h * (k->cells[1] / k->lanes[1]) * k->step[1] * row + w * k->step[2];
+    most = uc_max(most, ++words[at % BANKS]);
+  }
+  return most;
+}
+
+/* Distances of rows and planes in the input tile: the first without bank conflicts, or with the fewest, that do not make it
+   much larger. */
+static void place_rows(uc_cuda_kernel *k) {
+  const int64_t *x = k->x_size;
+  int64_t most = uc_max(uc_volume(x), uc_min(uc_volume(x) * 3 / 2, UC_CUDA_STAGING_FLOATS));
+  int64_t fewest = BANKS + 1;
+  for (int64_t i = 0; i < (k->lanes[2] < BANKS ? BANKS : 1); i++)
+    for (int64_t j = 0; j < (k->lanes[2] * k->lanes[1] < BANKS ? BANKS : 1); j++) {
+      int64_t row = x[2] + i, plane = x[1] * row + j, conflicts = bank_conflicts(k, row, plane);
+      if (conflicts >= fewest || x[0] * plane > most) continue;
+      fewest = conflicts;
+      k->x_row = row;
+      k->x_plane = plane;
+      if (fewest == 1) return;
+    }
 }
 
 static const char *stage_ffma(const uc_cuda_engine *e, uc_cuda_kernel *k) {
-  int64_t x = uc_volume(k->x_size), w = e->kernel_size * k->bm;
+  place_rows(k);
+  int64_t x = k->x_size[0] * k->x_plane, w = e->kernel_size * k->bm;
   k->shared_weights = w <= UC_CUDA_STAGING_FLOATS / 2;
   int64_t per_channel = x + (k->shared_weights ? w : 0);
   k->resident =
@@ -384,13 +486,15 @@ static upconv_status shape_conv(const uc_cuda_engine *e, uc_cuda_kernel *k, cons
     extent[a] = uc_ceil_div(k->box[c].size[a], s);
     k->cell_step[a] = k->box[c].mult[a] * k->tile[a] / s;
   }
-  choose_ffma(e, k, extent);
-  for (int a = 0; a < UC_AXES; a++) k->cell_parts[a] = uc_ceil_div(extent[a], k->cells[a]);
   free(k->tap);
   k->tap = NULL;
   upconv_status status = uc_cuda_find_taps(&e->lowered->conv, k);
-  if (status == UPCONV_OK) *refusal = stage_ffma(e, k);
-  return status;
+  if (status != UPCONV_OK) return status;
+  choose_ffma(e, k, extent);
+  for (int a = 0; a < UC_AXES; a++) k->cell_parts[a] = uc_ceil_div(extent[a], k->cells[a]);
+  size_input(k);
+  *refusal = stage_ffma(e, k);
+  return UPCONV_OK;
 }
 
 /* Tries k->tile. *fits: the whole block's shared memory is within `most` floats. */

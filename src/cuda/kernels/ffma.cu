@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inner product on the FP32 units. A thread holds CELLS cells along W, all residues of each, for MC output channels:
-// sums[cell][residue][channel]. An input value loaded serves every residue whose tap reads it and every channel; a
-// weight vector serves every cell.
+// Inner product on the FP32 units. A thread holds CELLS cells, all residues of each, for MC output channels:
+// sums[cell][residue][channel]. An input value loaded serves every residue whose tap reads it, every channel, and its other
+// cells if these are neighbours; a weight vector serves every cell. The lanes of a warp take neighbouring cells along W.
 
 typedef float WeightWord;
 
-enum { GROUPS_OF_CELLS = TD * TH * TW / CELLS, X_CHANNEL = XD * XH * XW };
+// X_CHANNEL: positions of the input tile; X_WORDS: words of a channel in shared memory, where rows and planes lie further
+// apart so that lanes in different rows load from different banks.
+enum { THREADS_OF_CELLS = LD * LH * LW, X_CHANNEL = XD * XH * XW, X_WORDS = XD * X_PLANE };
+enum { NEXT_X = (NEXT0 * I0 * X_PLANE) + (NEXT1 * I1 * X_ROW) + NEXT2 * I2 }; // from the input of a thread's cell to its next
 
 // The input tile: channel after channel.
-__device__ __forceinline__ int slot_of(int first, int e, int position) { return (first + e) * X_CHANNEL + position; }
+__device__ __forceinline__ int slot_of(int first, int e, int position) {
+  const u32 at = position;
+  return (first + e) * X_WORDS + at + at / XW * (X_ROW - XW) + at / (XW * XH) * (X_PLANE - XH * X_ROW);
+}
 
 // Channel e of the position at origin + offset; 0 outside the input.
 __device__ __forceinline__ float word_at(const Args &a, bool in, const char *origin, int offset, int e) {
@@ -18,17 +24,17 @@ __device__ __forceinline__ float word_at(const Args &a, bool in, const char *ori
 struct Place {
   int x;               // offset of the thread's first cell in the input tile
   int m;               // first channel within the block
-  int jd, jh, jw;      // first cell, local; cell i is TW / CELLS * i further along W
+  int jd, jh, jw;      // first cell, local; cell i is i NEXT0, i NEXT1 and i NEXT2 further
 };
 
 __device__ __forceinline__ Place place_of(int thread) {
   Place p;
-  int cell = thread % GROUPS_OF_CELLS;
-  p.m = thread / GROUPS_OF_CELLS * MC;
-  p.jw = cell % (TW / CELLS);
-  p.jh = cell / (TW / CELLS) % TH;
-  p.jd = cell / (TW / CELLS) / TH;
-  p.x = (p.jd * I0 * XH + p.jh * I1) * XW + p.jw * I2;
+  const int at = thread % THREADS_OF_CELLS;
+  p.m = thread / THREADS_OF_CELLS * MC;
+  p.jw = at % LW;
+  p.jh = at / LW % LH * (TH / LH);
+  p.jd = at / (LW * LH) * (TD / LD);
+  p.x = p.jd * I0 * X_PLANE + p.jh * I1 * X_ROW + p.jw * I2;
   return p;
 }
 
@@ -81,7 +87,7 @@ __device__ __forceinline__ void multiply(const Place &p, int rg, int channels, c
       read_weights(ws + tap_kernel[t] * WEIGHT_ROW, w);
 #pragma unroll
       for (int i = 0; i < CELLS; i++) {
-        const float x = xs[tap_offset[t] + i * (TW / CELLS) * I2];
+        const float x = xs[tap_offset[t] + i * NEXT_X];
 #pragma unroll
         for (int m = 0; m < MC; m++) sums[i][tap_residue[t]][m] = fmaf(w[m], x, sums[i][tap_residue[t]][m]);
       }
@@ -97,10 +103,10 @@ __device__ __forceinline__ void multiply(const Place &p, int rg, int channels, c
 #pragma unroll
         for (int i = 0; i < CELLS; i++)
 #pragma unroll
-          for (int m = 0; m < MC; m++) sums[i][r][m] = fmaf(w[m], x[i * (TW / CELLS) * I2], sums[i][r][m]);
+          for (int m = 0; m < MC; m++) sums[i][r][m] = fmaf(w[m], x[i * NEXT_X], sums[i][r][m]);
       }
 #endif
-    xs += X_CHANNEL;
+    xs += X_WORDS;
     ws += KERNEL * WEIGHT_ROW;
   }
 }

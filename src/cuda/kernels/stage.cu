@@ -4,7 +4,8 @@
 
 // Where channel 0 of a position lies, in elements from the tile's first position; whether x holds it.
 __device__ __forceinline__ bool input_offset(const Args &a, const Tile &tile, int position, int &offset) {
-  const int w = position % XW, h = position / XW % XH, d = position / (XW * XH);
+  const u32 at = position; // never negative, and the compiler divides unsigned numbers faster
+  const int w = at % XW, h = at / XW % XH, d = at / (XW * XH);
   offset = d * a.x_step[0] + h * a.x_step[1] + w * a.x_step[2];
   const int gd = tile.qd * I0 + X_BASE0 + d, gh = tile.qh * I1 + X_BASE1 + h, gw = tile.qw * I2 + X_BASE2 + w;
   return holds(a.x, a.x.begin[0], gd, gh, gw);
@@ -34,7 +35,7 @@ __device__ __forceinline__ void stage_input(const Args &a, const Tile &tile, int
 #pragma unroll 2
   for (int item = team_thread(); item < X_CHANNEL * BATCHES; item += THREADS) {
     int offset;
-    const int position = item % X_CHANNEL, first = item / X_CHANNEL * BATCH;
+    const int position = BATCHES == 1 ? item : item % X_CHANNEL, first = BATCHES == 1 ? 0 : item / X_CHANNEL * BATCH;
     const bool in = input_offset(a, tile, position, offset);
     Word word[BATCH];
 #pragma unroll
