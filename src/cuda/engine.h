@@ -99,10 +99,10 @@ typedef struct uc_cuda_kernel {
 
   int64_t channels; /* of the target while a block works on it: BM, or all */
   int64_t mc, thread_cells, bm, threads, chunk;
-  int thread_axis;        /* ffma: along which a thread's cells follow each other */
-  int64_t lanes[UC_AXES]; /* ffma: threads of a tile along each axis */
-  int64_t
-      x_row; /* ffma: words from row to row of the input tile, x_plane from plane to plane; else 0 */
+  /* ffma: the axis along which a thread's cells follow each other; threads of a tile along each axis; words from row to row
+     of the input tile (x_plane: from plane to plane); where its positions are kept in shared memory, in floats, or 0 */
+  int thread_axis;
+  int64_t lanes[UC_AXES], x_row, positions_at;
   int64_t mt, nt, warps_m, rounds; /* gemm: teams of warps */
   int64_t
       teams; /* of `threads` each in a block: they share its resident weights, each has its own tile */

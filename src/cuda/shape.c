@@ -393,6 +393,17 @@ static int64_t wanted_blocks(const uc_cuda_kernel *k) {
   return uc_max(1, uc_min(threads / (k->threads * k->teams), k->gemm ? held : threads));
 }
 
+/* FFMA: a position of the input tile is found in as many instructions as three of its words are fetched with. Where a block
+   goes over many tiles and a position has few words, all are found once, and so are inverses to divide a tile's number by,
+   which lie before them; if the blocks that are wanted have room. */
+static void keep_positions(const uc_cuda_engine *e, uc_cuda_kernel *k) {
+  int64_t at = uc_ceil_div(k->shared_floats, 4) * 4 + 4, floats = at + 4 * uc_volume(k->x_size);
+  int64_t all = k->min_blocks * (4 * floats + UC_CUDA_SHARED_OF_BLOCK);
+  if (!k->resident || e->group_in > 4 || all > e->target.shared_bytes) return;
+  k->positions_at = at;
+  k->shared_floats = floats;
+}
+
 /* The inner product's own part: cells, threads, channels and shared memory. Returns why it cannot be, or NULL. */
 static const char *shape_inner(const uc_cuda_engine *e, uc_cuda_kernel *k,
                                const int64_t extent[UC_AXES], int64_t width) {
@@ -441,6 +452,7 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
   k->channels = k->bm;
   k->shared_floats = k->staging_floats;
   k->min_blocks = wanted_blocks(k);
+  if (!k->mma && !k->gemm) keep_positions(e, k);
   return UPCONV_OK;
 }
 

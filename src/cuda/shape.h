@@ -50,6 +50,7 @@ void uc_cuda_gemm_base(const uc_cuda_kernel *kernel, int64_t group, int64_t base
 
 enum {
   UC_CUDA_SHARED_OF_SM = 227 * 1024,  /* bytes; architectures that have less refuse larger blocks */
+  UC_CUDA_SHARED_OF_BLOCK = 1024,     /* bytes that the driver takes of each block's */
   UC_CUDA_STAGING_FLOATS = 10 * 1024, /* wanted size of a tile's input and weights */
   UC_CUDA_RESIDENT_FLOATS = 24 * 1024 /* the same when it holds the weights of all input channels */
 };

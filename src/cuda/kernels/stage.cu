@@ -2,12 +2,32 @@
 // Global memory to shared memory: the input's halo tile for one chunk of input channels. Elements outside the input become
 // zeros. word_at and slot_of are the inner product's: what a word of the tile is, and where it goes.
 
-// Where channel 0 of a position lies, in elements from the tile's first position; whether x holds it.
-__device__ __forceinline__ bool input_offset(const Args &a, const Tile &tile, int position, int &offset) {
+// A position of the tile: d, h, w, and where its channel 0 lies, in elements from the tile's first position.
+__device__ __forceinline__ int4 position_of(const Args &a, int position) {
   const u32 at = position; // never negative, and the compiler divides unsigned numbers faster
   const int w = at % XW, h = at / XW % XH, d = at / (XW * XH);
-  offset = d * a.x_step[0] + h * a.x_step[1] + w * a.x_step[2];
-  const int gd = tile.qd * I0 + X_BASE0 + d, gh = tile.qh * I1 + X_BASE1 + h, gw = tile.qw * I2 + X_BASE2 + w;
+  return make_int4(d, h, w, d * a.x_step[0] + h * a.x_step[1] + w * a.x_step[2]);
+}
+
+#if POSITIONS_AT
+// They are the same for all tiles: found once, and kept in shared memory, they take half the instructions.
+__device__ __forceinline__ void keep_positions(const Args &a, float *smem) {
+  for (int i = threadIdx.x; i < X_CHANNEL; i += THREADS) ((int4 *)(smem + POSITIONS_AT))[i] = position_of(a, i);
+}
+
+__device__ __forceinline__ int4 find_position(const Args &, int position) {
+  extern __shared__ __align__(1024) float smem[];
+  return ((const int4 *)(smem + POSITIONS_AT))[position];
+}
+#else
+__device__ __forceinline__ int4 find_position(const Args &a, int position) { return position_of(a, position); }
+#endif
+
+// Where channel 0 of a position lies, in elements from the tile's first position; whether x holds it.
+__device__ __forceinline__ bool input_offset(const Args &a, const Tile &tile, int position, int &offset) {
+  const int4 at = find_position(a, position);
+  offset = at.w;
+  const int gd = tile.qd * I0 + X_BASE0 + at.x, gh = tile.qh * I1 + X_BASE1 + at.y, gw = tile.qw * I2 + X_BASE2 + at.z;
   return holds(a.x, a.x.begin[0], gd, gh, gw);
 }
 
@@ -31,17 +51,32 @@ __device__ __forceinline__ void stage_input(const Args &a, const Tile &tile, int
     }
     return;
   }
-  enum { BATCH = EC < 8 ? EC : 8, BATCHES = (EC + BATCH - 1) / BATCH };
-#pragma unroll 2
-  for (int item = team_thread(); item < X_CHANNEL * BATCHES; item += THREADS) {
-    int offset;
-    const int position = BATCHES == 1 ? item : item % X_CHANNEL, first = BATCHES == 1 ? 0 : item / X_CHANNEL * BATCH;
-    const bool in = input_offset(a, tile, position, offset);
-    Word word[BATCH];
+  enum { BATCH = EC < 8 ? EC : 8, BATCHES = (EC + BATCH - 1) / BATCH, ITEMS = X_CHANNEL * BATCHES };
+  // as many positions together as make sixteen words, in equal parts
+  enum { EACH = (ITEMS + THREADS - 1) / THREADS, FETCHES = (EACH + 16 / BATCH - 1) / (16 / BATCH) };
+  enum { TOGETHER = (EACH + FETCHES - 1) / FETCHES };
+#pragma unroll 1
+  for (int fetch = 0; fetch < FETCHES; fetch++) {
+    const int item0 = team_thread() + fetch * TOGETHER * THREADS;
+    Word word[TOGETHER][BATCH];
 #pragma unroll
-    for (int e = 0; e < BATCH; e++) word[e] = word_at(a, in, origin, offset, e0 + first + e);
+    for (int j = 0; j < TOGETHER; j++) {
+      const int item = item0 + j * THREADS, first = BATCHES == 1 ? 0 : item / X_CHANNEL * BATCH;
+      const bool there = (FETCHES == 1 && (j + 1) * THREADS <= ITEMS) || item < ITEMS;
+      const int position = BATCHES > 1 ? item % X_CHANNEL : there ? item : 0;
+      int offset;
+      const bool in = there & input_offset(a, tile, position, offset);
 #pragma unroll
-    for (int e = 0; e < BATCH; e++)
-      if (BATCHES * BATCH == EC || first + e < EC) xs[slot_of(first, e, position)] = word[e];
+      for (int e = 0; e < BATCH; e++) word[j][e] = word_at(a, in, origin, offset, e0 + first + e);
+    }
+#pragma unroll
+    for (int j = 0; j < TOGETHER; j++) {
+      const int item = item0 + j * THREADS, first = BATCHES == 1 ? 0 : item / X_CHANNEL * BATCH;
+      const bool there = (FETCHES == 1 && (j + 1) * THREADS <= ITEMS) || item < ITEMS;
+      const int position = BATCHES == 1 ? item : item % X_CHANNEL;
+#pragma unroll
+      for (int e = 0; e < BATCH; e++)
+        if (there && (BATCHES * BATCH == EC || first + e < EC)) xs[slot_of(first, e, position)] = word[j][e];
+    }
   }
 }
