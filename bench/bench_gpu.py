@@ -110,6 +110,19 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def write(document: dict, folder: Path | None) -> None:
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (
+        ("gpu.json", json.dumps(document, indent=1) + "\n"),
+        ("gpu.md", gpu_report.markdown(document)),
+    ):
+        part = folder / f"{name}.part"
+        part.write_text(text)
+        part.replace(folder / name)
+
+
 def main() -> int:
     options = parse()
     clock, begin = Clock(options.runs), time.monotonic()
@@ -131,12 +144,10 @@ def main() -> int:
             add_floor(measured, document["rates"])
             document["rows"].append(measured)
             print(gpu_report.line(measured), flush=True)
+            write(document, options.out)  # a run that is stopped keeps what it has
     wrong = [row for row in document["rows"] if not right(row)]
     print(gpu_report.summary(document))
-    if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "gpu.json").write_text(json.dumps(document, indent=1) + "\n")
-        (options.out / "gpu.md").write_text(gpu_report.markdown(document))
+    write(document, options.out)
     return 1 if wrong else 0
 
 

@@ -260,6 +260,25 @@ static void teams_and_copies(void) {
                                     "    if (a.packed[0 + c] < 0) scale = -scale;", NULL});
 }
 
+/* Together on sm_90a, where a product has enough columns: all residues of a cell by 16 channels, or 32 channels by a tap. */
+static void four_warps(void) {
+  check_lines(
+      "n2 ci64 co32 in64x64x64 k2 s2 bias math=tf32", "cuda-mma",
+      (const char *const[]){"      \"wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {\"",
+                            "#define CORE_ORDER 1", "#define PAIRS 0", NULL});
+  check_lines("n16 ci64 co32 in4096 k4 s2 p1 bias dtype=f16", "cuda-mma",
+              (const char *const[]){
+                  "      \"wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {\"", NULL});
+  check_lines("n8 ci32 co32 g4 in12x24x48 k3x5x7 s2 p1x2x3 op1 math=tf32", "cuda-mma",
+              (const char *const[]){"// Products by every warp for itself: inputs and weights come "
+                                    "from shared memory to registers.",
+                                    "#define CORE_ORDER 0", NULL});
+  check_lines_for("cuda:sm_80", "n2 ci64 co32 in64x64x64 k2 s2 bias math=tf32", "cuda-mma",
+                  (const char *const[]){"// Products by every warp for itself: inputs and weights "
+                                        "come from shared memory to registers.",
+                                        "#define CORE_ORDER 0", "#define PAIRS 1", NULL});
+}
+
 /* Many channels: where the tensor cores take operands from shared memory, and what of x a block works on. */
 static void many_channels(void) {
   static const char deep[] = "n8 ci512 co256 in4x4x4 k4 s2 p1 dtype=f16";
@@ -491,6 +510,7 @@ int main(int argc, char **argv) {
       {"source_needs_cuda", source_needs_cuda},
       {"founding_models", founding_models},
       {"teams_and_copies", teams_and_copies},
+      {"four_warps", four_warps},
       {"flattened_depths", flattened_depths},
       {"many_channels", many_channels},
       {"tables_that_do_not_fit", tables_that_do_not_fit},

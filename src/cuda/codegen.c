@@ -180,7 +180,7 @@ static const char *table_space(const uc_cuda_kernel *k) {
 }
 
 void uc_cuda_emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name,
-                       int64_t (*value)(const uc_cuda_kernel *, const uc_cuda_tap *)) {
+                        int64_t (*value)(const uc_cuda_kernel *, const uc_cuda_tap *)) {
   uc_text_add(text, "%s const int %s[] = {", table_space(k), name);
   for (int64_t t = 0; t < k->tap_count; t++)
     uc_text_add(text, "%s%lld",

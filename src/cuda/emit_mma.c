@@ -104,11 +104,12 @@ static void emit_sum(uc_text *text, const uc_cuda_kernel *k, int64_t block, int6
 }
 
 static void emit_wgmma(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  uc_text_add(text,
-              "\n// Sums of residues [r, r + %lld) of fragment i += a b.\n"
-              "__device__ __forceinline__ void wgmma(float (&d)[RT][MT][NT][4], int r, int i, const "
-              "u32 (&a)[4], u64 b) {\n",
-              (long long)k->product_taps);
+  uc_text_add(
+      text,
+      "\n// Sums of residues [r, r + %lld) of fragment i += a b.\n"
+      "__device__ __forceinline__ void wgmma(float (&d)[RT][MT][NT][4], int r, int i, const "
+      "u32 (&a)[4], u64 b) {\n",
+      (long long)k->product_taps);
   uc_cuda_emit_wgmma(text, e, k, k->product_taps * k->nt, emit_sum);
   uc_text_add(text, "}\n\n");
 }

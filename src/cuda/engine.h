@@ -6,7 +6,8 @@
  *               shape_depthwise.c, shape_flat.c what is an inner product's own
  *   cost.c      plan time: seconds that a candidate would take
  *   codegen.c   plan time: defines + tables + kernels/(name).cu + the pass's operators -> source text
- *   emit.c      operators as CUDA expressions and loops; emit_gemm.c, emit_flat.c tables that one inner product alone has
+ *   emit.c      operators as CUDA expressions and loops; emit_mma.c, emit_gemm.c, emit_flat.c tables that one inner product
+ *               alone has; emit_wgmma.c the instruction of four warps
  *   pack.c      source of the packing kernel, packed layout
  *   module.c    source -> loaded function, through the cache
  *   launch.c    run time: arguments and launches; arguments.c writes them, rows.c those for x as rows
@@ -111,7 +112,7 @@ typedef struct uc_cuda_kernel {
      once; where tables and barriers lie in shared memory; parts of the depth; copies under way; halo tiles */
   bool wgmma, moves_registers;
   int64_t product_taps; /* mma: of one product; 1 unless four warps make it together */
-  bool wide; /* gemm: residues are columns too */
+  bool wide;            /* gemm: residues are columns too */
   int64_t held,
       shifts; /* gemm: residues with sums of their own; taps, or distinct shifts where residues are columns */
   int64_t teams_n, round, located_at, barriers_at, chunks, stages, x_buffers;

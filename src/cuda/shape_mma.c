@@ -14,7 +14,7 @@ enum {
   MAX_WINDOW = 16, /* positions of all strips of a lane */
   /* of a product of four warps: an H200 takes as long for fewer, where each warp for itself was faster */
   LEAST_COLUMNS = 32,
-  LANE_GROUPS = 8  /* lanes of a warp that have different cells */
+  LANE_GROUPS = 8 /* lanes of a warp that have different cells */
 };
 
 /* What a tiling of the extent into tiles of so many cells costs: outputs, beyond the borders too, and inputs, a halo
