@@ -269,6 +269,8 @@ static void four_warps(void) {
   check_lines("n16 ci64 co32 in4096 k4 s2 p1 bias dtype=f16", "cuda-mma",
               (const char *const[]){
                   "      \"wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {\"", NULL});
+  check_lines("n16 ci16 co128 in4096 k6 s3 math=tf32", "cuda-mma",
+              (const char *const[]){"#define NT 4", "#define ROUNDS 4", "#define BM 128", NULL});
   check_lines("n8 ci32 co32 g4 in12x24x48 k3x5x7 s2 p1x2x3 op1 math=tf32", "cuda-mma",
               (const char *const[]){"// Products by every warp for itself: inputs and weights come "
                                     "from shared memory to registers.",

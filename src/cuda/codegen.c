@@ -245,12 +245,12 @@ static void emit_taps(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
     emit_shifts(text, k);
     return;
   }
-  uc_cuda_emit_table(text, k, "tap_offset", uc_cuda_tap_offset);
+  if (!k->mma) uc_cuda_emit_table(text, k, "tap_offset", uc_cuda_tap_offset);
   uc_cuda_emit_table(text, k, "tap_kernel", tap_kernel);
-  if (k->static_taps)
-    uc_cuda_emit_table(text, k, "tap_residue", tap_residue);
-  else
+  if (!k->static_taps)
     emit_begins(text, k);
+  else if (!k->wgmma)
+    uc_cuda_emit_table(text, k, "tap_residue", tap_residue);
   if (k->mma) uc_cuda_emit_mma_tables(text, e, k);
   uc_text_add(text, "\n");
 }

@@ -124,7 +124,8 @@ static bool choose_fours(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t col
       cells < 16 * WARPS)
     return false;
   k->product_taps = product_taps(k);
-  k->nt = uc_min(columns, most);
+  k->nt = columns; /* and so the rounds, powers of two */
+  while (k->nt > most) k->nt /= 2;
   if (k->product_taps * k->nt * 8 < LEAST_COLUMNS) return false;
   k->mt = 1;
   while (k->mt * 2 * k->nt <= most && cells >= 16 * WARPS * k->mt * 2) k->mt *= 2;

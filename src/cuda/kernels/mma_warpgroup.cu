@@ -51,9 +51,15 @@ __device__ __forceinline__ void multiply_row(int row, const u32 (&window)[STRIPS
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
+// Until at most ROWS windows are still being multiplied.
+template <int ROWS>
+__device__ __forceinline__ void wait_rows() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(ROWS) : "memory");
+}
+
 // Sums are whole now: no use of them may move to before this.
 __device__ __forceinline__ void wait_products(Sums &sums) {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  wait_rows<0>();
 #pragma unroll
   for (int i = 0; i < RT * MT * NT * 4; i++) asm volatile("" : "+f"(sums[i / 4 / NT / MT][i / 4 / NT % MT][i / 4 % NT][i % 4])::"memory");
 }
@@ -68,7 +74,7 @@ __device__ __forceinline__ void multiply(const Place &p, const u32 *xs, const u3
 #pragma unroll
       for (int s = 0; s < STRIPS; s++) load_window(xs + p.x, row_at[row] + cell_offset(s * STRIP_GAP), window[s]);
       multiply_row(row, window, ws, sums);
-      asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); // the window before is free
+      wait_rows<(TAP_ROWS > 1)>(); // what is loaded next takes the registers of another window: its products are done
     }
     xs += X_STEP;
     ws += STEP_ROW * 4;

@@ -1,4 +1,4 @@
-
+// SPDX-License-Identifier: Apache-2.0
 // What products by four warps (wgmma) read from shared memory.
 
 typedef unsigned long long u64;
