@@ -241,6 +241,14 @@ static void flattened_depths(void) {
                                     "__device__ const int half_live[] = {4, 4, 1, 0};", NULL});
 }
 
+/* Long runs of the result are copied as a whole; short ones by warps. */
+static void long_runs(void) {
+  check_lines("n1 ci2 co4 in150x400 k2 s2 bias math=tf32 | relu", "cuda-flat",
+              (const char *const[]){"#define BULK 1", NULL});
+  check_lines("n1 ci2 co4 in150x40 k2 s2 bias math=tf32 | relu", "cuda-flat",
+              (const char *const[]){"#define BULK 0", NULL});
+}
+
 /* Tensor cores: where weights stay, teams share them and the next input is copied ahead, in pieces that the row allows. */
 static void teams_and_copies(void) {
   check_lines("n8 ci32 co32 in12x24x48 k3x5x7 s2 p1x2x3 op1 g4 math=tf32", "cuda-mma",
@@ -511,6 +519,7 @@ int main(int argc, char **argv) {
       {"nothing_to_run_on", nothing_to_run_on},
       {"source_needs_cuda", source_needs_cuda},
       {"founding_models", founding_models},
+      {"long_runs", long_runs},
       {"teams_and_copies", teams_and_copies},
       {"four_warps", four_warps},
       {"flattened_depths", flattened_depths},

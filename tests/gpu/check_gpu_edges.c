@@ -223,6 +223,16 @@ static const char *const placed[] = {
     "n2 ci6 co6 g6 in40 k3 p1 bias | relu",
 };
 
+/* Runs of y that are long enough to be copied as a whole, and such as end anywhere. */
+static void long_runs(void) {
+  static const char *const text[] = {
+      "n1 ci2 co4 in150x400 k2 s2 bias math=tf32 | relu",
+      "n1 ci2 co4 in151x399 k2 s2 p0x1 op0x1 bias math=tf32 | relu",
+  };
+  check_all(text, CHECK_COUNT(text), GPU_DENSE, GPU_DENSE);
+  check_all(text, CHECK_COUNT(text), GPU_DENSE, GPU_MISALIGNED);
+}
+
 static void misaligned(void) {
   check_all(placed, CHECK_COUNT(placed), GPU_MISALIGNED, GPU_MISALIGNED);
 }
@@ -243,6 +253,7 @@ static const check_test tests[] = {
     {"empty_tensors", empty_tensors},
     {"many_samples", many_samples},
     {"many_blocks", many_blocks},
+    {"long_runs", long_runs},
     {"misaligned", misaligned},
     {"one_of_two_misaligned", one_of_two_misaligned},
     {"slices", slices},
