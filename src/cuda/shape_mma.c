@@ -80,15 +80,10 @@ static void choose_warps(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t war
   tile_cells(k, k->warps_m * 16 * k->mt, extent, result_bytes(e, k));
 }
 
-/* Blocks of 8 weights' columns that lie in shared memory for a step of the depth: of every element of the kernel or, in the
-   order of the products of four warps, of every tap. */
-static int64_t weight_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  return (k->wgmma ? k->tap_count : e->kernel_size) * k->bm / 8;
-}
-
-/* Their floats. */
+/* Weights that lie in shared memory for a step of the depth: of every element of the kernel or, in the order of the products
+   of four warps, of every tap. */
 static int64_t weight_floats(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  return weight_blocks(e, k) * 8 * e->step_words;
+  return (k->wgmma ? k->tap_count : e->kernel_size) * k->bm * e->step_words;
 }
 
 static int64_t staging_limit(const uc_cuda_engine *e) {

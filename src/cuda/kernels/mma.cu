@@ -101,3 +101,16 @@ __device__ __forceinline__ void load_window(const u32 *x, int at, u32 (&window)[
       for (int b = 0; b < LANE_WORDS; b++) load_positions(x, at, i, b, window[b]);
     }
 }
+
+typedef u32 Windows[STRIPS][LANE_WORDS][WINDOW];
+
+// Those of all strips of a lane, for a row of taps.
+__device__ __forceinline__ void load_windows(const u32 *x, int row, Windows &windows) {
+#pragma unroll
+  for (int s = 0; s < STRIPS; s++) load_window(x, row_at[row] + cell_offset(s * STRIP_GAP), windows[s]);
+}
+
+// Word t + 4 b that a lane's cell q reads, where a tap begins at `at` in the windows.
+__device__ __forceinline__ u32 word_of_cell(const Windows &windows, int at, int q, int b) {
+  return windows[q / STRIP][b][at + q % STRIP * WINDOW_CELL];
+}

@@ -60,9 +60,8 @@ __device__ __forceinline__ void multiply(const Place &p, const u32 *xs, const u3
   for (int step = 0; step < STEPS; step++) {
 #pragma unroll
     for (int row = 0; row < TAP_ROWS; row++) {
-      u32 window[STRIPS][LANE_WORDS][WINDOW];
-#pragma unroll
-      for (int s = 0; s < STRIPS; s++) load_window(xs + p.x, row_at[row] + cell_offset(s * STRIP_GAP), window[s]);
+      Windows windows;
+      load_windows(xs + p.x, row, windows);
       // by a constant count: a loop from one table entry to the next is not unrolled for every architecture
 #pragma unroll
       for (int u = 0; u < MOST_OF_ROW; u++)
@@ -78,10 +77,7 @@ __device__ __forceinline__ void multiply(const Place &p, const u32 *xs, const u3
 #pragma unroll
             for (int half = 0; half < 2; half++)
 #pragma unroll
-              for (int b = 0; b < LANE_WORDS; b++) {
-                const int q = 2 * i + half;
-                x[half][b] = window[q / STRIP][b][in_window[t] + q % STRIP * WINDOW_CELL];
-              }
+              for (int b = 0; b < LANE_WORDS; b++) x[half][b] = word_of_cell(windows, in_window[t], 2 * i + half, b);
             mma(sums[tap_residue[t]][i][j], x, w);
           }
         }

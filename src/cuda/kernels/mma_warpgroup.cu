@@ -31,7 +31,7 @@ __device__ __forceinline__ const u32 *weights_of(const Place &, const u32 *ws, i
 }
 
 // All products that read one window.
-__device__ __forceinline__ void multiply_row(int row, const u32 (&window)[STRIPS][LANE_WORDS][WINDOW], u32 ws, Sums &sums) {
+__device__ __forceinline__ void multiply_row(int row, const Windows &windows, u32 ws, Sums &sums) {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
   for (int u = 0; u < MOST_OF_ROW; u++) {
@@ -41,10 +41,7 @@ __device__ __forceinline__ void multiply_row(int row, const u32 (&window)[STRIPS
     for (int i = 0; i < MT; i++) {
       u32 x[4]; // rows g and g + 8 of words t, then of words t + 4
 #pragma unroll
-      for (int k = 0; k < 4; k++) {
-        const int q = 2 * i + k % 2;
-        x[k] = window[q / STRIP][k / 2][in_window[product] + q % STRIP * WINDOW_CELL];
-      }
+      for (int k = 0; k < 4; k++) x[k] = word_of_cell(windows, in_window[product], 2 * i + k % 2, k / 2);
       wgmma(sums, first_residue[product], i, x, matrix_at(ws + first_tap[product] * NT * BLOCK_WORDS * 4));
     }
   }
@@ -61,7 +58,8 @@ __device__ __forceinline__ void wait_rows() {
 __device__ __forceinline__ void wait_products(Sums &sums) {
   wait_rows<0>();
 #pragma unroll
-  for (int i = 0; i < RT * MT * NT * 4; i++) asm volatile("" : "+f"(sums[i / 4 / NT / MT][i / 4 / NT % MT][i / 4 % NT][i % 4])::"memory");
+  for (int i = 0; i < RT * MT * NT * 4; i++)
+    asm volatile("" : "+f"(sums[i / 4 / NT / MT][i / 4 / NT % MT][i / 4 % NT][i % 4])::"memory");
 }
 
 __device__ __forceinline__ void multiply(const Place &p, const u32 *xs, const u32 *weights, Sums &sums) {
@@ -70,10 +68,9 @@ __device__ __forceinline__ void multiply(const Place &p, const u32 *xs, const u3
   for (int step = 0; step < STEPS; step++) {
 #pragma unroll
     for (int row = 0; row < TAP_ROWS; row++) {
-      u32 window[STRIPS][LANE_WORDS][WINDOW];
-#pragma unroll
-      for (int s = 0; s < STRIPS; s++) load_window(xs + p.x, row_at[row] + cell_offset(s * STRIP_GAP), window[s]);
-      multiply_row(row, window, ws, sums);
+      Windows windows;
+      load_windows(xs + p.x, row, windows);
+      multiply_row(row, windows, ws, sums);
       wait_rows<(TAP_ROWS > 1)>(); // what is loaded next takes the registers of another window: its products are done
     }
     xs += X_STEP;

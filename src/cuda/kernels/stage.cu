@@ -37,8 +37,8 @@ __device__ __forceinline__ const char *input_origin(const Args &a, const Tile &t
   return a.x.origin + first * size_of(X_TYPE);
 }
 
-// A thread loads several words of a position, so that its address is found once and they are under way together. In channels-last memory neighbouring
-// threads take neighbouring words instead.
+// A thread loads several words of a position, so that its address is found once and they are under way together. In
+// channels-last memory neighbouring threads take neighbouring words instead.
 template <typename Word>
 __device__ __forceinline__ void stage_input(const Args &a, const Tile &tile, int e0, Word *xs) {
   const char *origin = input_origin(a, tile);
