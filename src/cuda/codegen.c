@@ -139,7 +139,7 @@ static void emit_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_k
 
 /* Laid out as launch_pass in launch.c writes it. */
 static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  if (k->gemm && k->wgmma)
+  if (uc_cuda_maps_x(k))
     uc_text_add(text, "\n// x as rows of words, for the copy engine.\n"
                       "struct __align__(64) Map {\n  i64 words[16];\n};\n");
   else if (k->gemm)
@@ -165,10 +165,10 @@ static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
               "  int y_begin[5], y_end[5];       // what to store\n"
               "  int size[%d][3];                // of every value\n"
               "};\n\n",
-              k->gemm && k->wgmma ? "  Map map;\n" : "",
-              !k->gemm   ? ""
-              : k->wgmma ? "  i64 first_sample;\n"
-                         : "  Rows rows;\n",
+              uc_cuda_maps_x(k) ? "  Map map;\n" : "",
+              uc_cuda_maps_x(k) ? "  i64 first_sample;\n"
+              : k->gemm         ? "  Rows rows;\n"
+                                : "",
               (long long)uc_max(1, k->view_count), e->program.value_count);
 }
 
@@ -182,12 +182,8 @@ static const char *table_space(const uc_cuda_kernel *k) {
 void uc_cuda_emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name,
                         int64_t (*value)(const uc_cuda_kernel *, const uc_cuda_tap *)) {
   uc_text_add(text, "%s const int %s[] = {", table_space(k), name);
-  for (int64_t t = 0; t < k->tap_count; t++)
-    uc_text_add(text, "%s%lld",
-                t == 0        ? ""
-                : t % 24 == 0 ? ",\n  "
-                              : ", ",
-                (long long)value(k, &k->tap[t]));
+  for (int64_t t = 0, count = 0; t < k->tap_count; t++)
+    uc_cuda_emit_number(text, &count, value(k, &k->tap[t]));
   uc_text_add(text, "};\n");
 }
 

@@ -16,6 +16,15 @@ void uc_cuda_emit_define(uc_text *text, const char *name, int64_t value) {
   uc_text_add(text, "#define %s %lld\n", name, (long long)value);
 }
 
+void uc_cuda_emit_number(uc_text *text, int64_t *count, int64_t value) {
+  uc_text_add(text, "%s%lld",
+              *count == 0        ? ""
+              : *count % 24 == 0 ? ",\n  "
+                                 : ", ",
+              (long long)value);
+  ++*count;
+}
+
 void uc_cuda_emit_float(uc_text *text, double value) {
   float f = (float)value;
   if (isnan(f))

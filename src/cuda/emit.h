@@ -49,6 +49,8 @@ void uc_cuda_emit_elementwise(uc_text *text, const upconv_op *op,
                               char operand[UPCONV_MAX_OPERANDS][512]);
 /* A line that defines a number. */
 void uc_cuda_emit_define(uc_text *text, const char *name, int64_t value);
+/* The next number of a table, which has *count so far. */
+void uc_cuda_emit_number(uc_text *text, int64_t *count, int64_t value);
 /* A float literal. */
 void uc_cuda_emit_float(uc_text *text, double value);
 

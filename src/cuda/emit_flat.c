@@ -25,15 +25,6 @@ static void begin(uc_text *text, const char *name) {
   uc_text_add(text, "__device__ const int %s[] = {", name);
 }
 
-static void add(uc_text *text, int64_t *count, int64_t value) {
-  uc_text_add(text, "%s%lld",
-              *count == 0        ? ""
-              : *count % 24 == 0 ? ",\n  "
-                                 : ", ",
-              (long long)value);
-  ++*count;
-}
-
 static int64_t base_of(const uc_cuda_kernel *k, const uc_cuda_quad *q) {
   const uc_cuda_flat *f = &k->flattened;
   return q->channel * f->channel + (q->delta[0] - k->x_base[0]) * f->plane +
@@ -59,11 +50,11 @@ static void emit_halves(uc_text *text, const uc_cuda_kernel *k, const char *name
   begin(text, name);
   for (int64_t s = 0; s < 2 * f->step_count; s++) {
     const uc_cuda_quad *q = half_of(f, &at, (int)(s % 2), &residue);
-    add(text, &count,
-        !q              ? 0
-        : which == BASE ? base_of(k, q)
-        : which == LIVE ? q->live
-                        : q->pattern);
+    uc_cuda_emit_number(text, &count,
+                        !q              ? 0
+                        : which == BASE ? base_of(k, q)
+                        : which == LIVE ? q->live
+                                        : q->pattern);
   }
   uc_text_add(text, "};\n");
 }
@@ -75,7 +66,7 @@ static void emit_weights(uc_text *text, const uc_cuda_kernel *k) {
   begin(text, "word_weight");
   for (int64_t s = 0; s < 2 * f->step_count; s++) {
     const uc_cuda_quad *q = half_of(f, &at, (int)(s % 2), &residue);
-    for (int i = 0; i < UC_CUDA_QUAD; i++) add(text, &count, q ? q->weight[i] : -1);
+    for (int i = 0; i < UC_CUDA_QUAD; i++) uc_cuda_emit_number(text, &count, q ? q->weight[i] : -1);
   }
   uc_text_add(text, "};\n");
 }
@@ -88,12 +79,12 @@ static void emit_residues(uc_text *text, const uc_cuda_kernel *k) {
   begin(text, "step_residue");
   for (int64_t s = 0; s < f->step_count; s++) {
     half_of(f, &at, 0, &residue);
-    add(text, &count, residue);
+    uc_cuda_emit_number(text, &count, residue);
     half_of(f, &at, 1, &residue);
   }
   uc_text_add(text, "};\n");
   begin(text, "step_begin");
-  add(text, &begins, 0);
+  uc_cuda_emit_number(text, &begins, 0);
   at = 0;
   for (int64_t rg = 0, s = 0; rg < k->residue_groups; rg++) {
     while (at < f->quad_count && f->quad[at].residue < (rg + 1) * k->rt) {
@@ -101,7 +92,7 @@ static void emit_residues(uc_text *text, const uc_cuda_kernel *k) {
       half_of(f, &at, 1, &residue);
       s++;
     }
-    add(text, &begins, s);
+    uc_cuda_emit_number(text, &begins, s);
     most = uc_max(most, s - last);
     last = s;
   }
@@ -116,7 +107,8 @@ static void emit_patterns(uc_text *text, const uc_cuda_kernel *k) {
   for (int64_t p = 0; p < f->pattern_count; p++)
     for (int i = 0; i < UC_CUDA_QUAD; i++) {
       const int32_t *at = f->pattern[p][i];
-      add(text, &count, at[0] * f->channel + at[1] * f->plane + at[2] * f->row + at[3]);
+      uc_cuda_emit_number(text, &count,
+                          at[0] * f->channel + at[1] * f->plane + at[2] * f->row + at[3]);
     }
   uc_text_add(text, "};\n\n");
 }

@@ -54,12 +54,7 @@ static void emit_products(uc_text *text, const uc_cuda_kernel *k, const char *na
   int64_t count = 0;
   uc_text_add(text, "__device__ const int %s[] = {", name);
   for (int64_t t = 0; t < k->tap_count; t++)
-    if (begins_product(k, t))
-      uc_text_add(text, "%s%lld",
-                  count++ == 0      ? ""
-                  : count % 24 == 1 ? ",\n  "
-                                    : ", ",
-                  (long long)value(k, t));
+    if (begins_product(k, t)) uc_cuda_emit_number(text, &count, value(k, t));
   uc_text_add(text, "};\n");
 }
 

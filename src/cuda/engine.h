@@ -172,4 +172,7 @@ typedef struct uc_cuda_engine {
   uc_cuda_function pack_params, pack_weights;
 } uc_cuda_engine;
 
+/* Whether x is copied tile by tile by what describes it as rows of words: a map, which comes with the arguments. */
+static inline bool uc_cuda_maps_x(const uc_cuda_kernel *k) { return k->gemm && k->wgmma; }
+
 #endif

@@ -188,15 +188,13 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   upconv_tensor y = kept_view(r, k->pass->result);
   uc_cuda_row_view rows = {0};
   upconv_status status = k->gemm ? find_rows(r, k, &rows) : UPCONV_OK;
-  if (status == UPCONV_OK && k->gemm && k->wgmma)
-    status = uc_cuda_put_map(r->e, k, call, &rows, &a);
+  if (status == UPCONV_OK && uc_cuda_maps_x(k)) status = uc_cuda_put_map(r->e, k, call, &rows, &a);
   uc_cuda_put_view(&a, &call->x, false);
   uc_cuda_put_view(&a, &y, false);
   if (status == UPCONV_OK) status = put_steps(k, &call->x, k->x_size, "x", &a);
   if (status == UPCONV_OK) status = put_steps(k, &y, k->tile, "y", &a);
-  if (status == UPCONV_OK && k->gemm && k->wgmma)
-    uc_cuda_put_i64(&a, uc_cuda_first_sample(&call->x));
-  if (status == UPCONV_OK && k->gemm && !k->wgmma)
+  if (status == UPCONV_OK && uc_cuda_maps_x(k)) uc_cuda_put_i64(&a, uc_cuda_first_sample(&call->x));
+  if (status == UPCONV_OK && k->gemm && !uc_cuda_maps_x(k))
     status = uc_cuda_put_rows(k, &call->x, &rows, &a);
   if (status == UPCONV_OK) status = put_views(r, k, &a);
   if (status != UPCONV_OK) return status;

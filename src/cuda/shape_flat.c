@@ -315,7 +315,7 @@ static int64_t wanted_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
       (f->held ? f->step_count * k->nt * e->parts * 2 : 8) +
       (f->prefetch ? fetched_words(e, k, k->cells) * (2 + e->group_in) / e->group_in : 0);
   int64_t by_registers = 65536 / (uc_ceil_div(registers, 8) * 8 * k->threads);
-  int64_t by_memory = e->target.shared_bytes / (4 * k->shared_floats + 1024);
+  int64_t by_memory = e->target.shared_bytes / (4 * k->shared_floats + UC_CUDA_SHARED_OF_BLOCK);
   return uc_max(1, uc_min(8, uc_min(by_registers, by_memory)));
 }
 
