@@ -95,7 +95,7 @@ static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_c
   bool last = k->pass->result == e->program.value_count - 1;
   upconv_dtype type = last ? e->lowered->source.y_dtype : UPCONV_F32;
   uc_text_add(text, "#define Y_TYPE %s\n", uc_cuda_type_name(type));
-  uc_cuda_emit_define(text, "MOVES_Y", k->x_row > 0);
+  uc_cuda_emit_define(text, "MOVES_Y", k->gemm || k->x_row > 0);
   uc_cuda_emit_define(text, "POSITIONS_AT", k->positions_at);
   uc_cuda_emit_define(text, "STRIP", k->strip);
   uc_cuda_emit_define(text, "RUN", run_length(k, type));
@@ -207,6 +207,11 @@ static int64_t tap_residue(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
   return tap->residue;
 }
 
+/* The residue's place among those that a thread holds. */
+static int64_t tap_held(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
+  return tap->residue % k->rt;
+}
+
 /* Many channels where residues are columns: every shift once, for all of them; its weights are in that order. */
 static void emit_shifts(uc_text *text, const uc_cuda_kernel *k) {
   const char *space = table_space(k);
@@ -224,10 +229,10 @@ static void emit_begins(uc_text *text, const uc_cuda_kernel *k) {
               "// Taps of residue r: [tap_begin[r], tap_begin[r + 1]).\n%s const int "
               "tap_begin[] = {0",
               table_space(k));
-  int64_t t = 0;
   for (int64_t r = 0; r < k->rt * k->residue_groups; r++) {
-    while (t < k->tap_count && k->tap[t].residue <= r) t++;
-    uc_text_add(text, ", %lld", (long long)t);
+    int64_t before = 0;
+    for (int64_t t = 0; t < k->tap_count; t++) before += k->tap[t].residue <= r;
+    uc_text_add(text, ", %lld", (long long)before);
   }
   uc_text_add(text, "};\n");
 }
@@ -247,6 +252,7 @@ static void emit_taps(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
     emit_begins(text, k);
   else if (!k->wgmma)
     uc_cuda_emit_table(text, k, "tap_residue", tap_residue);
+  if (k->gemm && k->wgmma) uc_cuda_emit_table(text, k, "tap_held", tap_held);
   if (k->mma) uc_cuda_emit_mma_tables(text, e, k);
   uc_text_add(text, "\n");
 }

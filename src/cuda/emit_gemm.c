@@ -25,8 +25,13 @@ void uc_cuda_emit_gemm_defines(uc_text *text, const uc_cuda_engine *e, const uc_
   uc_cuda_emit_define(text, "WEIGHT_TAPS", e->weight_taps);
   uc_cuda_emit_define(text, "MOVES_REGISTERS", k->moves_registers);
   uc_cuda_emit_define(text, "ROUND", k->round);
-  uc_cuda_emit_define(text, "LOCATED_AT", k->located_at);
-  uc_cuda_emit_define(text, "BARRIERS_AT", k->barriers_at);
+  if (k->wgmma) {
+    uc_cuda_emit_define(text, "COPIERS", k->copiers);
+    uc_cuda_emit_define(text, "BARRIERS_AT", k->barriers_at);
+    uc_cuda_emit_define(text, "SUMS_AT", k->sums_at);
+  } else {
+    uc_cuda_emit_define(text, "LOCATED_AT", k->located_at);
+  }
   uc_cuda_emit_define(text, "X_BUFFERS", k->x_buffers);
   uc_text_add(text, "#define WORD_IS_%s 1\n#define ROWS_NAME %s_rows\n", uc_cuda_type_name(e->word),
               k->name);

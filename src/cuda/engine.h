@@ -115,7 +115,7 @@ typedef struct uc_cuda_kernel {
   bool wide;            /* gemm: residues are columns too */
   int64_t held,
       shifts; /* gemm: residues with sums of their own; taps, or distinct shifts where residues are columns */
-  int64_t teams_n, round, located_at, barriers_at, chunks, stages, x_buffers;
+  int64_t copiers, teams_n, round, located_at, barriers_at, sums_at, chunks, stages, x_buffers;
   int64_t steps_ahead; /* gemm without wgmma: whose operands are loaded together */
   double seconds;      /* gemm: what it should take */
   int64_t strip;       /* neighbouring cells along W that a thread finishes together */

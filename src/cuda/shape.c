@@ -206,6 +206,14 @@ static int by_offset_d_last(const void *a, const void *b) {
   return compare_offsets(a, b, (const int[]){1, 2, 0});
 }
 
+void uc_cuda_sort_held_taps(uc_cuda_kernel *k) {
+  for (int64_t first = 0, end; first < k->tap_count; first = end) {
+    for (end = first; end < k->tap_count; end++)
+      if (k->tap[end].residue / k->rt != k->tap[first].residue / k->rt) break;
+    qsort(k->tap + first, (size_t)(end - first), sizeof *k->tap, by_offset);
+  }
+}
+
 void uc_cuda_sort_taps(uc_cuda_kernel *k) {
   int (*order)(const void *, const void *) = by_offset;
   if (k->x_row && k->thread_axis != 2)

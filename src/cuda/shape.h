@@ -16,6 +16,8 @@ upconv_status uc_cuda_shape(const uc_cuda_engine *engine, const uc_pass *pass,
 upconv_status uc_cuda_find_taps(const upconv_problem *problem, uc_cuda_kernel *kernel);
 /* Offset by offset, in each by residue. */
 void uc_cuda_sort_taps(uc_cuda_kernel *kernel);
+/* Within each group of residues held together, in the order of what taps read. */
+void uc_cuda_sort_held_taps(uc_cuda_kernel *kernel);
 /* Of sorted taps: whether one has the offset of the one before, and the next residue. */
 bool uc_cuda_tap_goes_on(const uc_cuda_kernel *kernel, int64_t tap);
 /* A fused pass of the depthwise candidate; extent: in cells of the residues so far, which it may widen. */

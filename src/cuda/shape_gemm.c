@@ -87,9 +87,24 @@ static int64_t round_bytes(const setting *s, const tiling *t) {
   return t->teams_n * 8 * (rows_of(s, t) * s->held + 4) * 4;
 }
 
+/* For `round` fragments of sums. Where some warps only copy, the next tile is copied while sums are finished; else staging and
+   sums share their memory, and tables follow. */
+static int64_t shared_for(const setting *s, const tiling *t, int64_t round) {
+  int64_t sums = round_bytes(s, t) * round;
+  if (s->team > 1) return staged_bytes(s, t) + BARRIER_BYTES + sums;
+  return uc_max(staged_bytes(s, t), sums) + uc_ceil_div(x_rows(s, t), 4) * 16;
+}
+
 static int64_t shared_bytes(const setting *s, const tiling *t) {
-  int64_t sums = round_bytes(s, t) * (s->columns == s->e->group_out ? 1 : t->nt);
-  return uc_max(staged_bytes(s, t), sums) + uc_ceil_div(x_rows(s, t), 4) * 16 + BARRIER_BYTES;
+  return shared_for(s, t, s->columns == s->e->group_out ? 1 : t->nt);
+}
+
+/* Blocks of one multiprocessor. */
+static double resident(const setting *s, const tiling *t, int64_t shared) {
+  double threads = 32 * (double)(t->teams_m * t->teams_n * s->team) + (double)copiers(s, t);
+  double registers = (double)(s->held * t->mt * t->nt * 4 + 64);
+  return fmin(floor(UC_CUDA_SHARED_OF_SM / (double)shared),
+              floor(REGISTERS / (threads * fmin(255, registers))));
 }
 
 static int64_t blocks_of(const setting *s, const tiling *t) {
@@ -112,16 +127,12 @@ static double estimate(const setting *s, const tiling *t) {
   double reads = (double)(s->team > 1 ? t->mt * t->nt : s->team * t->nt);
   double shared = (double)s->steps * (warps * (double)t->mt * 4 + teams * reads * 2) + copied / 128;
   double stage = fmax(fmax(products, shared), copied / L2_BYTES);
-  double threads = 32 * warps + (double)copiers(s, t),
-         registers = (double)(s->held * t->mt * t->nt * 4 + 64);
-  double resident = fmin(floor(UC_CUDA_SHARED_OF_SM / (double)shared_bytes(s, t)),
-                         floor(REGISTERS / (threads * fmin(255, registers))));
   double blocks = ceil((double)blocks_of(s, t) / e->target.sm_count),
          stages = taps * (double)s->chunks;
   double outputs = warps * 32 * (double)(s->held * t->mt * t->nt * 4);
   double busy = blocks * (stages * stage + outputs * OUTPUT);
-  double waiting =
-      ceil(blocks / fmax(1, resident)) * (stages * fmax(LATENCY, stage) + outputs * OUTPUT);
+  double waiting = ceil(blocks / fmax(1, resident(s, t, shared_bytes(s, t)))) *
+                   (stages * fmax(LATENCY, stage) + outputs * OUTPUT);
   return SLACK * (fmax(busy, waiting) + START) / CLOCK;
 }
 
@@ -277,6 +288,19 @@ static double rows_seconds(const uc_cuda_engine *e) {
   return last ? 0 : 2.5e-6 + elements * (bytes + (e->word == UPCONV_F32 ? 4 : 2)) / ROWS_BYTES;
 }
 
+/* Fragments of sums that are finished at once: as many as cost no block of a multiprocessor. */
+static int64_t most_at_once(const setting *s, const tiling *t) {
+  int64_t round = t->nt, least = shared_bytes(s, t);
+  if (s->columns != s->e->group_out) return round;
+  for (; round > 1; round /= 2) {
+    int64_t shared = shared_for(s, t, round);
+    if (shared <= s->e->target.shared_bytes &&
+        (shared == least || (s->team > 1 && resident(s, t, shared) >= resident(s, t, least))))
+      break;
+  }
+  return round;
+}
+
 static void set_tiling(const setting *s, const tiling *t, uc_cuda_kernel *k) {
   k->wide = s->columns != s->e->group_out;
   k->held = s->held;
@@ -287,9 +311,8 @@ static void set_tiling(const setting *s, const tiling *t, uc_cuda_kernel *k) {
   k->mt = t->mt, k->nt = t->nt, k->warps_m = t->teams_m, k->teams_n = t->teams_n;
   k->threads = 32 * s->team * t->teams_m * t->teams_n + copiers(s, t);
   k->moves_registers = moves_registers(s, t);
-  for (k->round = t->nt;
-       k->round > 1 && !k->wide && k->round * round_bytes(s, t) > staged_bytes(s, t);)
-    k->round /= 2;
+  k->copiers = copiers(s, t);
+  k->round = most_at_once(s, t);
   k->bm = k->wide ? s->e->group_out : t->teams_n * t->nt * 8;
   k->samples = t->samples;
   k->x_buffers = x_buffers(s);
@@ -297,9 +320,10 @@ static void set_tiling(const setting *s, const tiling *t, uc_cuda_kernel *k) {
     k->cells[a] = t->cells[a];
     k->x_size[a] = t->cells[a] + s->span[a];
   }
-  k->staging_floats = shared_bytes(s, t) / 4;
-  k->barriers_at = k->staging_floats - BARRIER_BYTES / 4;
-  k->located_at = k->barriers_at - uc_ceil_div(x_rows(s, t), 4) * 4;
+  k->staging_floats = shared_for(s, t, k->round) / 4;
+  k->barriers_at = staged_bytes(s, t) / 4;
+  k->sums_at = k->barriers_at + BARRIER_BYTES / 4;
+  k->located_at = k->staging_floats - uc_ceil_div(x_rows(s, t), 4) * 4;
   k->seconds = t->seconds + rows_seconds(s->e);
 }
 
@@ -326,5 +350,6 @@ const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
   k->strip = 1;
   k->shared_weights = true;
   set_tiling(&ways[best], &t[best], k);
+  if (k->wgmma && !k->wide) uc_cuda_sort_held_taps(k);
   return NULL;
 }

@@ -3,15 +3,6 @@
 // registers (finish is generated). Where all weights of its channels fit shared memory they are loaded once, for all its
 // teams.
 
-// The first cell of tile i.
-__device__ __forceinline__ void go_to(const Args &a, i64 i, Tile &tile) {
-  const i64 rows = i / a.grid[2], planes = rows / a.grid[1], samples = planes / a.grid[0];
-  tile.qw = ((int)(i - rows * a.grid[2]) + a.grid_begin[2]) * TW;
-  tile.qh = ((int)(rows - planes * a.grid[1]) + a.grid_begin[1]) * TH;
-  tile.qd = ((int)(planes - samples * a.grid[0]) + a.grid_begin[0]) * TD;
-  tile.n = (int)samples * SAMPLES + a.n0;
-}
-
 #if PREFETCH
 // Shared memory of a team.
 struct Desk {
@@ -92,7 +83,7 @@ __device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles,
     convolve(a, tile, 0, true, smem);
   }
 }
-#else
+#elif !COPIERS // where warps only copy, they go over the tiles for themselves
 __device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, float *smem) {
 #if RESIDENT_WEIGHTS
   stage_weights(a, tile, 0, (WeightWord *)(smem + TEAMS * TEAM_FLOATS));

@@ -19,6 +19,15 @@ __device__ __forceinline__ void aim(const Args &a, Tile &tile) {
                 (tile.n + SAMPLES <= a.n0 + a.batch);
 }
 
+// The first cell of tile i.
+__device__ __forceinline__ void go_to(const Args &a, i64 i, Tile &tile) {
+  const i64 rows = i / a.grid[2], planes = rows / a.grid[1], samples = planes / a.grid[0];
+  tile.qw = ((int)(i - rows * a.grid[2]) + a.grid_begin[2]) * TW;
+  tile.qh = ((int)(rows - planes * a.grid[1]) + a.grid_begin[1]) * TH;
+  tile.qd = ((int)(planes - samples * a.grid[0]) + a.grid_begin[0]) * TD;
+  tile.n = (int)samples * SAMPLES + a.n0;
+}
+
 // Tile (d, h, w) of the grid, of sample n of this run.
 __device__ __forceinline__ void place_tile(const Args &a, int n, int d, int h, int w, Tile &tile) {
   tile.qw = (w + a.grid_begin[2]) * TW;

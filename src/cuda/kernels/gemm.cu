@@ -185,39 +185,104 @@ __device__ __forceinline__ void mend_sums(const Args &a, const Spot &s, float *s
 }
 #endif
 
-// All residues of one cell and channel.
-__device__ __forceinline__ void finish_cell(const Args &a, const Spot &s, int rg, float *sum, int c) {
-  if (c >= CO) return;
-#if WIDE
-  mend_sums(a, s, sum, c);
-#endif
-  const int channel = s.tile.group * CO + c;
-  const float bias = __ldg(a.packed + BIAS_AT + channel), factor = SCALES_SUMS ? __ldg(a.packed + FACTOR_AT + channel) : 1.0f;
+// ---- finishing ----
+
+// Threads that take different channels of one cell; channels of one thread whose sums and biases are read before the first
+// is finished, so that it waits for all of them once.
+enum {
+  SHARES = MULTIPLIERS / LANES,
+  BATCH_ROWS = RT < 8 ? 8 / RT : 1,
+  BATCH = WIDE || Y_LAST || 8 * ROUND < SHARES * BATCH_ROWS ? 1 : BATCH_ROWS
+};
+
+struct Channel {
+  float bias, factor;
+};
+
+__device__ __forceinline__ Channel channel_at(const Args &a, int channel) {
+  Channel c = {__ldg(a.packed + BIAS_AT + channel), SCALES_SUMS ? __ldg(a.packed + FACTOR_AT + channel) : 1.0f};
+  return c;
+}
+
+// Whether all outputs of the cell are stored.
+__device__ __forceinline__ bool whole(const Args &a, const Spot &s) {
+  return s.tile.inside | (stored(a, 2, (s.tile.qd + s.d) * Y_CELL0 + Y_BASE0, Y_CELL0) &
+                          stored(a, 3, (s.tile.qh + s.h) * Y_CELL1 + Y_BASE1, Y_CELL1) &
+                          stored(a, 4, (s.tile.qw + s.w) * Y_CELL2 + Y_BASE2, Y_CELL2));
+}
+
+// All residues of one cell and channel, whose first output's tile begins at s.tile.y.
+__device__ __forceinline__ void finish_cell(const Args &a, const Spot &s, int rg, bool inside, const float (&sum)[RT],
+                                            const Channel &with, int channel) {
   float strip[RT];
 #pragma unroll
-  for (int r = 0; r < RT; r++) strip[r] = with_bias(sum[WIDE ? r * CO * PITCH : r], factor, bias);
-  if (s.tile.inside) finish<true>(a, s.tile, rg, true, channel, s.d, s.h, s.w, strip);
+  for (int r = 0; r < RT; r++) strip[r] = with_bias(sum[r], with.factor, with.bias);
+  if (inside) finish<true>(a, s.tile, rg, true, channel, s.d, s.h, s.w, strip);
   else finish<false>(a, s.tile, rg, true, channel, s.d, s.h, s.w, strip);
 }
 
-// Neighbouring threads take neighbouring cells, or in channels-last memory neighbouring channels.
-__device__ __forceinline__ void finish_round(const Args &a, const Tile &tile, int rg, int round, float *out) {
-  if (Y_LAST) {
-#pragma unroll 1
-    for (int item = threadIdx.x; item < ROWS * ROUND_CHANNELS; item += MULTIPLIERS) {
-      const int cell = item / ROUND_CHANNELS, row = item % ROUND_CHANNELS;
-      const Spot s = spot_of(a, tile, cell);
-      if (s.live) finish_cell(a, s, rg, out + row * PITCH + cell * HELD, channel_of(tile, round, row));
-    }
-    return;
+__device__ __forceinline__ void read_sums(const Args &a, const Spot &s, float *from, int c, float (&sum)[RT]) {
+#if WIDE
+  mend_sums(a, s, from, c);
+#endif
+#pragma unroll
+  for (int r = 0; r < RT; r++) sum[r] = from[WIDE ? r * CO * PITCH : r];
+}
+
+// Channels c, c + SHARES and so on of one cell, whose sums begin at `from`.
+__device__ __forceinline__ void finish_batch(const Args &a, Spot s, int rg, bool inside, float *from, int c) {
+  const i64 step = SHARES * a.y.stride[1] * size_of(Y_TYPE);
+  float sum[BATCH][RT];
+  Channel with[BATCH];
+#pragma unroll
+  for (int b = 0; b < BATCH; b++) {
+    const int own = c + b * SHARES < CO ? c + b * SHARES : CO - 1;
+    with[b] = channel_at(a, s.tile.group * CO + own);
+    read_sums(a, s, from + b * SHARES * PITCH, own, sum[b]);
   }
+#pragma unroll
+  for (int b = 0; b < BATCH; b++) {
+    if (c + b * SHARES < CO) finish_cell(a, s, rg, inside, sum[b], with[b], s.tile.group * CO + c + b * SHARES);
+    s.tile.y += step;
+  }
+}
+
+// Where channel c of the group begins in y, for the tile's first cell.
+__device__ __forceinline__ char *channel_of_y(const Args &a, const Tile &tile, int c) {
+  return tile.y + (tile.group * CO + c) * a.y.stride[1] * size_of(Y_TYPE);
+}
+
+// Neighbouring threads take neighbouring channels, as they lie in channels-last memory.
+__device__ __forceinline__ void finish_last(const Args &a, const Tile &tile, int rg, int round, float *out) {
+#pragma unroll 1
+  for (int item = threadIdx.x; item < ROWS * ROUND_CHANNELS; item += MULTIPLIERS) {
+    const int cell = item / ROUND_CHANNELS, row = item % ROUND_CHANNELS, c = channel_of(tile, round, row);
+    Spot s = spot_of(a, tile, cell);
+    if (!s.live | (c >= CO)) continue;
+    s.tile.y = channel_of_y(a, s.tile, c);
+    finish_batch(a, s, rg, whole(a, s), out + row * PITCH + cell * HELD, c);
+  }
+}
+
+// Neighbouring threads take neighbouring cells.
+__device__ __forceinline__ void finish_round(const Args &a, const Tile &tile, int rg, int round, float *out) {
+  enum { TEAM_ROWS = WIDE ? CO : 8 * ROUND }; // channels of a team
 #pragma unroll 1
   for (int cell = threadIdx.x % LANES; cell < ROWS; cell += LANES) {
-    const Spot s = spot_of(a, tile, cell);
-    if (!s.live) continue;
-#pragma unroll 2
-    for (int row = threadIdx.x / LANES; row < ROUND_CHANNELS; row += MULTIPLIERS / LANES)
-      finish_cell(a, s, rg, out + row * PITCH + cell * HELD, channel_of(tile, round, row));
+    const Spot first = spot_of(a, tile, cell);
+    if (!first.live) continue;
+    const bool inside = whole(a, first);
+#pragma unroll 1
+    for (int team = 0; team < ROUND_CHANNELS; team += TEAM_ROWS) {
+      Spot s = first;
+      int row = team + threadIdx.x / LANES, c = channel_of(tile, round, row);
+      s.tile.y = channel_of_y(a, s.tile, c);
+#pragma unroll 1
+      for (; row < team + TEAM_ROWS && c < CO; row += SHARES * BATCH, c += SHARES * BATCH) {
+        finish_batch(a, s, rg, inside, out + row * PITCH + cell * HELD, c);
+        s.tile.y += BATCH * SHARES * a.y.stride[1] * size_of(Y_TYPE);
+      }
+    }
   }
 }
 
@@ -227,6 +292,7 @@ __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int
     sync_multipliers();
     put_sums(out, sums, round);
     sync_multipliers();
-    finish_round(a, tile, rg, round, out);
+    if (Y_LAST) finish_last(a, tile, rg, round, out);
+    else finish_round(a, tile, rg, round, out);
   }
 }

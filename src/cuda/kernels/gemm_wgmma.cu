@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tile of many channels on sm_90a. Four warps multiply together: rows come from registers, weights from shared memory, which
 // is read once for 64 cells. Two more warps copy, one the weights, one the rows; barriers in shared memory tell when a
-// stage is full and when it is free again, so that teams need not wait for each other.
+// stage is full and when it is free again, so that teams need not wait for each other. Each kind of warp goes over the
+// block's tiles for itself: the next tile's first stages come while sums are finished.
 
 // ---- barriers ----
 
 __device__ __forceinline__ void init_barrier(u32 barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-__device__ __forceinline__ void end_barrier(u32 barrier) {
-  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 __device__ __forceinline__ void arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
@@ -39,7 +37,7 @@ __device__ __forceinline__ Barriers barriers_at(u32 at) {
   return b;
 }
 
-enum { BARRIERS = 2 * STAGES + 2 * X_BUFFERS, MULTIPLYING_WARPS = MULTIPLIERS / 32 };
+enum { MULTIPLYING_WARPS = MULTIPLIERS / 32 };
 
 __device__ __forceinline__ void init_barriers(const Barriers &b) {
   for (int i = 0; i < STAGES; i++) {
@@ -64,12 +62,10 @@ __device__ __forceinline__ void step(Turn &turn) {
 
 // ---- copying ----
 
-__device__ __forceinline__ void copy_weights(const Args &a, const Tile &tile, int rg, const Barriers &b, u32 ws) {
-  if (threadIdx.x % 32 != 0) return;
+__device__ __forceinline__ void copy_weights(const Args &a, const Tile &tile, int rg, const Barriers &b, u32 ws, Turn &turn) {
   enum { COLUMNS = WARPS_N * NT * 8, LAST = CO_PAD % COLUMNS == 0 ? COLUMNS : CO_PAD % COLUMNS };
   const u32 bytes = (tile.c0 + COLUMNS > CO_PAD ? LAST : COLUMNS) / 8 * BLOCK_UNITS * 16;
   const int first = tap_begin[rg * HELD], end = tap_begin[(rg + 1) * HELD];
-  Turn turn = {0, 1};
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS; chunk++) {
     const int steps = CI_STEPS - chunk * STEPS < STEPS ? CI_STEPS - chunk * STEPS : STEPS;
@@ -88,11 +84,9 @@ __device__ __forceinline__ void copy_weights(const Args &a, const Tile &tile, in
 }
 
 // A halo tile is one copy: the map knows where x ends, and zeros lie beyond.
-__device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, int rg, const Barriers &b, u32 xs) {
-  if (threadIdx.x % 32 != 0) return;
+__device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, int rg, const Barriers &b, u32 xs, Turn &turn) {
   const int d = tile.qd + first_delta[rg][0] - a.x.begin[1], h = tile.qh + first_delta[rg][1] - a.x.begin[2],
             w = tile.qw + first_delta[rg][2] - a.x.begin[3], n = tile.n - (int)a.first_sample;
-  Turn turn = {0, 1};
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS; chunk++) {
     const u32 full = b.rows_full + 8 * turn.at;
@@ -107,14 +101,19 @@ __device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, int r
 
 // ---- multiplying ----
 
-// x, w: the halo tile and the weights of one tap.
-__device__ __forceinline__ void multiply(const Place &p, int tap, int chunk, u32 x, u32 w, float (&sums)[MT][NT][4]) {
-  u32 address[MT], rows[STEPS][MT][4];
+typedef u32 Rows[STEPS][MT][4];
+
+__device__ __forceinline__ void load_rows(const Place &p, int tap, u32 x, Rows &rows) {
+  u32 address[MT];
   addresses_of(p, tap, x, address);
 #pragma unroll
   for (int q = 0; q < STEPS; q++)
 #pragma unroll
     for (int i = 0; i < MT; i++) load_matrices(address[i] ^ (q * 32), rows[q][i]);
+}
+
+// w: the weights of one tap.
+__device__ __forceinline__ void multiply(const Place &p, int chunk, const Rows &rows, u32 w, float (&sums)[MT][NT][4]) {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
   for (int q = 0; q < STEPS; q++) {
@@ -126,26 +125,40 @@ __device__ __forceinline__ void multiply(const Place &p, int tap, int chunk, u32
   asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
-__device__ __forceinline__ void multiply_all(int rg, const Barriers &b, u32 xs, u32 ws, Sums &sums) {
+// Whether a tap reads the same rows as another, for a residue held.
+__device__ __forceinline__ bool serves(int tap, int end, int offset, int held) {
+#if HELD == 1
+  return true;
+#else
+  return tap < end && tap_offset[tap] == offset && tap_held[tap] == held;
+#endif
+}
+
+// Taps stand in the order of what they read, so that rows are loaded once for all residues that they serve.
+__device__ __forceinline__ void multiply_all(int rg, const Barriers &b, u32 xs, u32 ws, Turn &turn, Turn &rows_turn, Sums &sums) {
   const Place p = place_of(threadIdx.x);
   const bool first_lane = threadIdx.x % 32 == 0;
-  Turn turn = {0, 0}, rows = {0, 0};
+  const int first = tap_begin[rg * HELD], end = tap_begin[(rg + 1) * HELD];
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS; chunk++) {
-    wait(b.rows_full + 8 * rows.at, rows.parity);
-#pragma unroll
-    for (int r = 0; r < HELD; r++) {
-      const int end = tap_begin[rg * HELD + r + 1];
+    wait(b.rows_full + 8 * rows_turn.at, rows_turn.parity);
 #pragma unroll 1
-      for (int tap = tap_begin[rg * HELD + r]; tap < end; tap++) {
+    for (int tap = first; tap < end;) {
+      Rows rows;
+      load_rows(p, tap, xs + rows_turn.at * X_BYTES, rows);
+      const int offset = tap_offset[tap];
+#pragma unroll
+      for (int r = 0; r < HELD; r++) {
+        if (!serves(tap, end, offset, r)) continue;
         wait(b.full + 8 * turn.at, turn.parity);
-        multiply(p, tap, chunk, xs + rows.at * X_BYTES, ws + turn.at * W_BYTES, sums[r]);
+        multiply(p, chunk, rows, ws + turn.at * W_BYTES, sums[r]);
         if (first_lane) arrive(b.free + 8 * turn.at);
         step<STAGES>(turn);
+        tap++;
       }
     }
-    if (first_lane) arrive(b.rows_free + 8 * rows.at);
-    step<X_BUFFERS>(rows);
+    if (first_lane) arrive(b.rows_free + 8 * rows_turn.at);
+    step<X_BUFFERS>(rows_turn);
   }
 }
 
@@ -157,27 +170,60 @@ __device__ __forceinline__ void take_registers() {
   if (MOVES_REGISTERS) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 }
 
-__device__ __forceinline__ void convolve(const Args &a, const Tile &tile, int rg, bool resident, float *smem) {
-  (void)resident;
-  const u32 xs = (u32)__cvta_generic_to_shared(smem), ws = xs + X_BUFFERS * X_BYTES;
-  const Barriers b = barriers_at(xs + BARRIERS_AT * 4);
-  const bool any = tap_begin[rg * HELD] < tap_begin[(rg + 1) * HELD];
-  const int warp = threadIdx.x / 32;
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // copies come after what the last tile did
-  __syncthreads();
-  if (threadIdx.x == 0) init_barriers(b);
-  __syncthreads();
-  if (warp >= MULTIPLYING_WARPS) {
-    give_registers();
-    if (warp == MULTIPLYING_WARPS && any) copy_weights(a, tile, rg, b, ws);
-    if (warp == MULTIPLYING_WARPS + 1 && any) copy_rows(a, tile, rg, b, xs);
-  } else {
-    take_registers();
+// The block's tiles, and in each its groups of residues.
+struct Round {
+  Tile tile;
+  i64 i, tiles, workers;
+  int rg;
+};
+
+__device__ __forceinline__ bool begin_round(const Args &a, Round &r) {
+  r.rg = blockIdx.x / CHANNEL_BLOCKS % RESIDUE_BLOCKS;
+  if (r.i < r.tiles) go_to(a, r.i, r.tile);
+  return r.i < r.tiles;
+}
+__device__ __forceinline__ bool next_round(const Args &a, Round &r) {
+  r.rg += RESIDUE_BLOCKS;
+  if (r.rg < RESIDUE_GROUPS) return true;
+  r.i += r.workers;
+  return begin_round(a, r);
+}
+
+// One warp copies weights, the next one rows.
+__device__ __forceinline__ void copy_all(const Args &a, Round r, const Barriers &b, u32 xs, u32 ws) {
+  const bool weights = threadIdx.x == MULTIPLIERS;
+  if (!weights && threadIdx.x != MULTIPLIERS + 32) return;
+  Turn turn = {0, 1};
+  for (bool more = begin_round(a, r); more; more = next_round(a, r)) {
+    if (tap_begin[r.rg * HELD] == tap_begin[(r.rg + 1) * HELD]) continue;
+    if (weights) copy_weights(a, r.tile, r.rg, b, ws, turn);
+    else copy_rows(a, r.tile, r.rg, b, xs, turn);
+  }
+}
+
+__device__ __forceinline__ void compute_all(const Args &a, Round r, const Barriers &b, u32 xs, u32 ws, float *out) {
+  Turn turn = {0, 0}, rows_turn = {0, 0};
+#pragma unroll 1
+  for (bool more = begin_round(a, r); more; more = next_round(a, r)) {
     Sums sums;
     clear(sums);
-    if (any) multiply_all(rg, b, xs, ws, sums);
-    finish_sums(a, tile, rg, smem, sums);
+    if (tap_begin[r.rg * HELD] < tap_begin[(r.rg + 1) * HELD]) multiply_all(r.rg, b, xs, ws, turn, rows_turn, sums);
+    aim(a, r.tile);
+    finish_sums(a, r.tile, r.rg, out, sums);
   }
+}
+
+__device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, float *smem) {
+  const u32 xs = (u32)__cvta_generic_to_shared(smem), ws = xs + X_BUFFERS * X_BYTES;
+  const Barriers b = barriers_at(xs + BARRIERS_AT * 4);
+  const Round round = {tile, i, tiles, workers, 0};
+  if (threadIdx.x == 0) init_barriers(b);
   __syncthreads();
-  for (int i = threadIdx.x; i < BARRIERS; i += THREADS) end_barrier(b.full + 8 * i);
+  if (threadIdx.x >= MULTIPLIERS) {
+    give_registers();
+    copy_all(a, round, b, xs, ws);
+  } else {
+    take_registers();
+    compute_all(a, round, b, xs, ws, smem + SUMS_AT);
+  }
 }
