@@ -23,7 +23,10 @@ void uc_cuda_emit_gemm_defines(uc_text *text, const uc_cuda_engine *e, const uc_
   uc_cuda_emit_define(text, "WIDE", k->wide);
   uc_cuda_emit_define(text, "HELD", k->held);
   uc_cuda_emit_define(text, "WEIGHT_TAPS", e->weight_taps);
-  uc_cuda_emit_define(text, "MOVES_REGISTERS", k->moves_registers);
+  if (k->registers_taken) {
+    uc_cuda_emit_define(text, "REGISTERS_KEPT", k->registers_kept);
+    uc_cuda_emit_define(text, "REGISTERS_TAKEN", k->registers_taken);
+  }
   uc_cuda_emit_define(text, "ROUND", k->round);
   if (k->wgmma) {
     uc_cuda_emit_define(text, "COPIERS", k->copiers);

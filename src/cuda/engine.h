@@ -110,7 +110,9 @@ typedef struct uc_cuda_kernel {
   int64_t samples; /* gemm: of a tile; else 1 */
   /* mma, gemm: four warps make products together; gemm: teams of warps along the channels; fragments of columns that are finished at
      once; where tables and barriers lie in shared memory; parts of the depth; copies under way; halo tiles */
-  bool wgmma, moves_registers;
+  bool wgmma;
+  int64_t registers_kept,
+      registers_taken;  /* gemm: of a warp that copies, that multiplies; taken: 0: as launched */
   int64_t product_taps; /* mma: of one product; 1 unless four warps make it together */
   bool wide;            /* gemm: residues are columns too */
   int64_t held,

@@ -17,11 +17,13 @@ enum {
   ROW_WORDS = 32,          /* of a chunk: 128 bytes */
   STAGES = 4,
   ROW_BYTES = ROW_WORDS * 4,
-  MOST_WARPS = 8,
+  MOST_WARPS = 8,    /* that multiply; with wgmma twice as many */
   MOST_COPIED = 256, /* along an axis, by the copy engine */
   BARRIER_BYTES = 256,
   MAX_BOX_TRIES = 16, /* widths of a tile, and heights for each */
-  REGISTERS = 65536
+  REGISTERS = 65536,
+  MOST_REGISTERS = 232, /* that a thread takes */
+  OTHER_REGISTERS = 32
 };
 
 /* Clocks of one multiprocessor: a fragment's product by mma.sync (sm_90), by wgmma; bytes from the second-level cache in
@@ -48,15 +50,39 @@ typedef struct setting {
   int64_t team; /* warps that make products together */
 } setting;
 
-/* Whether the multiplying threads want more than the 168 registers that each of twelve warps can have. */
-static bool moves_registers(const setting *s, const tiling *t) {
-  return s->team > 1 && t->teams_m * t->teams_n == 2 && s->held * t->mt * t->nt * 4 > 96;
+/* What a thread that multiplies needs: sums, rows of a chunk, and the rest. */
+static int64_t registers_for(const setting *s, const tiling *t) {
+  return (s->held * t->nt + s->steps) * t->mt * 4 + OTHER_REGISTERS;
 }
 
-/* Threads that only copy, with wgmma: two warps, or as many as can give registers away. */
+/* Registers that each of `threads` can have: a quarter of a multiprocessor takes whole warps, a warp whole eights. */
+static int64_t registers_each(int64_t threads) {
+  return uc_min(255, REGISTERS / 4 / (uc_ceil_div(threads, 128) * 32) / 8 * 8);
+}
+
+/* Threads that only copy, with wgmma: two warps, or four, where each gives registers away. */
+enum { COPIERS = 64, GIVERS = 128, KEPT_REGISTERS = 32 };
+
+static int64_t multipliers(const setting *s, const tiling *t) {
+  return 32 * t->teams_m * t->teams_n * s->team;
+}
+
+/* Registers that the multiplying threads take; 0: they have enough as it is. */
+static int64_t registers_taken(const setting *s, const tiling *t) {
+  int64_t threads = multipliers(s, t);
+  if (s->team == 1 || registers_for(s, t) <= registers_each(threads + COPIERS)) return 0;
+  int64_t all = registers_each(threads + GIVERS) * (threads + GIVERS);
+  return (all - GIVERS * KEPT_REGISTERS) / threads / 8 * 8;
+}
+
 static int64_t copiers(const setting *s, const tiling *t) {
   if (s->team == 1) return 0;
-  return moves_registers(s, t) ? 128 : 64;
+  return registers_taken(s, t) ? GIVERS : COPIERS;
+}
+
+static bool fits_registers(const setting *s, const tiling *t) {
+  int64_t taken = registers_taken(s, t);
+  return s->team == 1 || taken == 0 || registers_for(s, t) <= uc_min(taken, MOST_REGISTERS);
 }
 
 static int64_t rows_of(const setting *s, const tiling *t) {
@@ -101,10 +127,10 @@ static int64_t shared_bytes(const setting *s, const tiling *t) {
 
 /* Blocks of one multiprocessor. */
 static double resident(const setting *s, const tiling *t, int64_t shared) {
-  double threads = 32 * (double)(t->teams_m * t->teams_n * s->team) + (double)copiers(s, t);
-  double registers = (double)(s->held * t->mt * t->nt * 4 + 64);
-  return fmin(floor(UC_CUDA_SHARED_OF_SM / (double)shared),
-              floor(REGISTERS / (threads * fmin(255, registers))));
+  int64_t threads = multipliers(s, t) + copiers(s, t);
+  double registers = (double)uc_min(255, registers_for(s, t));
+  return fmax(1, fmin(floor(UC_CUDA_SHARED_OF_SM / (double)shared),
+                      floor(REGISTERS / ((double)threads * registers))));
 }
 
 static int64_t blocks_of(const setting *s, const tiling *t) {
@@ -131,7 +157,7 @@ static double estimate(const setting *s, const tiling *t) {
          stages = taps * (double)s->chunks;
   double outputs = warps * 32 * (double)(s->held * t->mt * t->nt * 4);
   double busy = blocks * (stages * stage + outputs * OUTPUT);
-  double waiting = ceil(blocks / fmax(1, resident(s, t, shared_bytes(s, t)))) *
+  double waiting = ceil(blocks / resident(s, t, shared_bytes(s, t))) *
                    (stages * fmax(LATENCY, stage) + outputs * OUTPUT);
   return SLACK * (fmax(busy, waiting) + START) / CLOCK;
 }
@@ -177,13 +203,14 @@ static bool fits_columns(const setting *s, const tiling *t) {
 static void choose_tiling(const setting *s, tiling *best) {
   int64_t columns = uc_power_of_two(uc_ceil_div(s->columns, 8));
   best->seconds = -1;
+  int64_t warps = s->team > 1 ? 2 * MOST_WARPS : MOST_WARPS;
   tiling t;
-  for (t.teams_n = 1; t.teams_n * s->team <= MOST_WARPS && t.teams_n <= columns; t.teams_n *= 2)
+  for (t.teams_n = 1; t.teams_n * s->team <= warps && t.teams_n <= columns; t.teams_n *= 2)
     for (t.nt = 1; t.nt <= (s->team > 1 ? 16 : 8) && t.nt * t.teams_n <= columns; t.nt *= 2)
       for (t.mt = 1; t.mt <= (s->team > 1 ? 2 : 4); t.mt *= 2)
-        for (t.teams_m = 1; t.teams_m * t.teams_n * s->team <= MOST_WARPS; t.teams_m *= 2)
+        for (t.teams_m = 1; t.teams_m * t.teams_n * s->team <= warps; t.teams_m *= 2)
           if (s->held * t.mt * t.nt <= MAX_FRAGMENTS && fits_columns(s, &t) &&
-              t.teams_m * t.teams_n * s->team >= 4)
+              fits_registers(s, &t) && t.teams_m * t.teams_n * s->team >= 4)
             choose_box(s, &t, best);
 }
 
@@ -309,8 +336,9 @@ static void set_tiling(const setting *s, const tiling *t, uc_cuda_kernel *k) {
   k->residue_groups = s->groups;
   k->wgmma = s->team > 1;
   k->mt = t->mt, k->nt = t->nt, k->warps_m = t->teams_m, k->teams_n = t->teams_n;
-  k->threads = 32 * s->team * t->teams_m * t->teams_n + copiers(s, t);
-  k->moves_registers = moves_registers(s, t);
+  k->threads = multipliers(s, t) + copiers(s, t);
+  k->registers_taken = uc_min(registers_taken(s, t), MOST_REGISTERS);
+  k->registers_kept = KEPT_REGISTERS;
   k->copiers = copiers(s, t);
   k->round = most_at_once(s, t);
   k->bm = k->wide ? s->e->group_out : t->teams_n * t->nt * 8;

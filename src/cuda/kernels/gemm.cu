@@ -64,7 +64,8 @@ __device__ __forceinline__ Place place_of(int thread) {
   Place p;
 #pragma unroll
   for (int i = 0; i < MT; i++) p.row[i] = row_of(fragment_cell(thread / 32, i) + thread % 16);
-  p.w = thread / 32 / TEAM / WARPS_M * NT * BLOCK_UNITS * 16;
+  // the same for a warp, which the compiler is to know
+  p.w = WARPS_N == 1 ? 0 : __shfl_sync(0xffffffff, thread / 32 / TEAM / WARPS_M * NT * BLOCK_UNITS * 16, 0);
   return p;
 }
 
@@ -187,13 +188,7 @@ __device__ __forceinline__ void mend_sums(const Args &a, const Spot &s, float *s
 
 // ---- finishing ----
 
-// Threads that take different channels of one cell; channels of one thread whose sums and biases are read before the first
-// is finished, so that it waits for all of them once.
-enum {
-  SHARES = MULTIPLIERS / LANES,
-  BATCH_ROWS = RT < 8 ? 8 / RT : 1,
-  BATCH = WIDE || Y_LAST || 8 * ROUND < SHARES * BATCH_ROWS ? 1 : BATCH_ROWS
-};
+enum { SHARES = MULTIPLIERS / LANES }; // threads that take different channels of one cell
 
 struct Channel {
   float bias, factor;
@@ -204,11 +199,13 @@ __device__ __forceinline__ Channel channel_at(const Args &a, int channel) {
   return c;
 }
 
-// Whether all outputs of the cell are stored.
+// Whether all outputs of the cell are stored, of all channels of the block.
 __device__ __forceinline__ bool whole(const Args &a, const Spot &s) {
-  return s.tile.inside | (stored(a, 2, (s.tile.qd + s.d) * Y_CELL0 + Y_BASE0, Y_CELL0) &
+  const int first = s.tile.group * CO + s.tile.c0, left = CO - s.tile.c0;
+  return stored(a, 1, first, left < BM ? left : BM) &
+         (s.tile.inside | (stored(a, 2, (s.tile.qd + s.d) * Y_CELL0 + Y_BASE0, Y_CELL0) &
                           stored(a, 3, (s.tile.qh + s.h) * Y_CELL1 + Y_BASE1, Y_CELL1) &
-                          stored(a, 4, (s.tile.qw + s.w) * Y_CELL2 + Y_BASE2, Y_CELL2));
+                           stored(a, 4, (s.tile.qw + s.w) * Y_CELL2 + Y_BASE2, Y_CELL2)));
 }
 
 // All residues of one cell and channel, whose first output's tile begins at s.tile.y.
@@ -229,24 +226,6 @@ __device__ __forceinline__ void read_sums(const Args &a, const Spot &s, float *f
   for (int r = 0; r < RT; r++) sum[r] = from[WIDE ? r * CO * PITCH : r];
 }
 
-// Channels c, c + SHARES and so on of one cell, whose sums begin at `from`.
-__device__ __forceinline__ void finish_batch(const Args &a, Spot s, int rg, bool inside, float *from, int c) {
-  const i64 step = SHARES * a.y.stride[1] * size_of(Y_TYPE);
-  float sum[BATCH][RT];
-  Channel with[BATCH];
-#pragma unroll
-  for (int b = 0; b < BATCH; b++) {
-    const int own = c + b * SHARES < CO ? c + b * SHARES : CO - 1;
-    with[b] = channel_at(a, s.tile.group * CO + own);
-    read_sums(a, s, from + b * SHARES * PITCH, own, sum[b]);
-  }
-#pragma unroll
-  for (int b = 0; b < BATCH; b++) {
-    if (c + b * SHARES < CO) finish_cell(a, s, rg, inside, sum[b], with[b], s.tile.group * CO + c + b * SHARES);
-    s.tile.y += step;
-  }
-}
-
 // Where channel c of the group begins in y, for the tile's first cell.
 __device__ __forceinline__ char *channel_of_y(const Args &a, const Tile &tile, int c) {
   return tile.y + (tile.group * CO + c) * a.y.stride[1] * size_of(Y_TYPE);
@@ -259,8 +238,36 @@ __device__ __forceinline__ void finish_last(const Args &a, const Tile &tile, int
     const int cell = item / ROUND_CHANNELS, row = item % ROUND_CHANNELS, c = channel_of(tile, round, row);
     Spot s = spot_of(a, tile, cell);
     if (!s.live | (c >= CO)) continue;
+    float sum[RT];
     s.tile.y = channel_of_y(a, s.tile, c);
-    finish_batch(a, s, rg, whole(a, s), out + row * PITCH + cell * HELD, c);
+    read_sums(a, s, out + row * PITCH + cell * HELD, c, sum);
+    finish_cell(a, s, rg, whole(a, s), sum, channel_at(a, tile.group * CO + c), tile.group * CO + c);
+  }
+}
+
+// Channels c, c + SHARES and so on, before `end`, of one cell, whose sums begin at `from`. What the next one needs is read
+// before this one is finished.
+template <bool INSIDE>
+__device__ __forceinline__ void finish_channels(const Args &a, Spot s, int rg, float *from, int c, int end) {
+  const i64 step = SHARES * a.y.stride[1] * size_of(Y_TYPE);
+  const int first = s.tile.group * CO;
+  s.tile.y = channel_of_y(a, s.tile, c);
+  Channel next = channel_at(a, first + c);
+  float next_sum[RT];
+  read_sums(a, s, from, c, next_sum);
+#pragma unroll 1
+  for (; c < end; c += SHARES) {
+    const Channel with = next;
+    float sum[RT];
+#pragma unroll
+    for (int r = 0; r < RT; r++) sum[r] = next_sum[r];
+    if (c + SHARES < end) {
+      from += SHARES * PITCH;
+      next = channel_at(a, first + c + SHARES);
+      read_sums(a, s, from, c + SHARES, next_sum);
+    }
+    finish_cell(a, s, rg, INSIDE, sum, with, first + c);
+    s.tile.y += step;
   }
 }
 
@@ -269,18 +276,23 @@ __device__ __forceinline__ void finish_round(const Args &a, const Tile &tile, in
   enum { TEAM_ROWS = WIDE ? CO : 8 * ROUND }; // channels of a team
 #pragma unroll 1
   for (int cell = threadIdx.x % LANES; cell < ROWS; cell += LANES) {
-    const Spot first = spot_of(a, tile, cell);
-    if (!first.live) continue;
-    const bool inside = whole(a, first);
+    Spot s = spot_of(a, tile, cell);
+    if (!s.live) continue;
+    const bool inside = whole(a, s);
 #pragma unroll 1
     for (int team = 0; team < ROUND_CHANNELS; team += TEAM_ROWS) {
-      Spot s = first;
-      int row = team + threadIdx.x / LANES, c = channel_of(tile, round, row);
-      s.tile.y = channel_of_y(a, s.tile, c);
-#pragma unroll 1
-      for (; row < team + TEAM_ROWS && c < CO; row += SHARES * BATCH, c += SHARES * BATCH) {
-        finish_batch(a, s, rg, inside, out + row * PITCH + cell * HELD, c);
-        s.tile.y += BATCH * SHARES * a.y.stride[1] * size_of(Y_TYPE);
+      const int row = team + threadIdx.x / LANES, c = channel_of(tile, round, row), last = c - threadIdx.x / LANES + TEAM_ROWS,
+                end = last < CO ? last : CO;
+      float *const from = out + row * PITCH + cell * HELD;
+      if (c >= end) continue;
+      if (inside & tile.wide) {
+        s.tile.wide = true; // which the compiler then knows
+        finish_channels<true>(a, s, rg, from, c, end);
+      } else if (inside) {
+        s.tile.wide = false;
+        finish_channels<true>(a, s, rg, from, c, end);
+      } else {
+        finish_channels<false>(a, s, rg, from, c, end);
       }
     }
   }

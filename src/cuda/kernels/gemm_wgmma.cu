@@ -114,13 +114,14 @@ __device__ __forceinline__ void load_rows(const Place &p, int tap, u32 x, Rows &
 
 // w: the weights of one tap.
 __device__ __forceinline__ void multiply(const Place &p, int chunk, const Rows &rows, u32 w, float (&sums)[MT][NT][4]) {
+  const u64 first = matrix_at(w + p.w); // its low bits count 16 bytes
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
   for (int q = 0; q < STEPS; q++) {
     // the last chunk may be shorter: what lies behind it is not even zero
     if (CI_STEPS % STEPS != 0 && chunk * STEPS + q >= CI_STEPS) continue;
 #pragma unroll
-    for (int i = 0; i < MT; i++) wgmma(sums[i], rows[q][i], matrix_at(w + p.w + q * STEP_UNITS * 16));
+    for (int i = 0; i < MT; i++) wgmma(sums[i], rows[q][i], first + q * STEP_UNITS);
   }
   asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
@@ -162,12 +163,16 @@ __device__ __forceinline__ void multiply_all(int rg, const Barriers &b, u32 xs, 
   }
 }
 
-// Registers that copying warps give to the others, where twelve warps would have too few: 168 of each thread.
+// Registers that copying warps give to the others, where these would have too few.
 __device__ __forceinline__ void give_registers() {
-  if (MOVES_REGISTERS) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+#if REGISTERS_TAKEN
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS_KEPT));
+#endif
 }
 __device__ __forceinline__ void take_registers() {
-  if (MOVES_REGISTERS) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+#if REGISTERS_TAKEN
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS_TAKEN));
+#endif
 }
 
 // The block's tiles, and in each its groups of residues.

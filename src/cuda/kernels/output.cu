@@ -14,8 +14,8 @@ __device__ __forceinline__ int output_at(const Args &a, const Tile &, int d, int
 
 __device__ __forceinline__ int output_step(const Args &a) { return a.y_step[2]; }
 
-// Whether channel c of an element is stored.
+// Whether channel c of an element is stored. CHANNELS_TOO: what is inside is so in all channels.
 template <bool INSIDE>
 __device__ __forceinline__ bool channel_stored(const Args &a, int c) {
-  return (c >= a.y_begin[1]) & (c < a.y_end[1]);
+  return (CHANNELS_TOO && INSIDE) | ((c >= a.y_begin[1]) & (c < a.y_end[1]));
 }
