@@ -2,7 +2,7 @@
 // A tile on the tensor cores: chunks of channels, then every cell is finished. Where the input of all channels is staged at
 // once, output channels are taken in rounds: each reads it again, none stages it again.
 
-// Which strips of a lane are stored, one bit each: those all of whose outputs are, and those some of whose outputs are not.
+// Strips of a lane, one bit each: those all of whose outputs are stored, and those of whose outputs some are.
 struct Stored {
   u32 whole, part;
 };
@@ -12,11 +12,11 @@ __device__ __forceinline__ int stored_of(const Args &a, int i, int first, int co
   return ((first >= a.y_begin[i]) & (first + count <= a.y_end[i])) + ((first + count > a.y_begin[i]) & (first < a.y_end[i]));
 }
 
-// at: the lane's first cell. A tile beyond a border is finished like any other but for the strips that the border cuts.
+// In a tile that is not inside; at: the lane's first cell. Few strips are cut by a border, and only those compare coordinates of
+// every output.
 __device__ __forceinline__ Stored stored_strips(const Args &a, const Tile &tile, int at) {
-  Stored strips = {(1u << STRIPS) - 1, 0};
+  Stored strips = {0, 0};
   if (tile.inside) return strips;
-  strips.whole = 0;
 #pragma unroll
   for (int s = 0; s < STRIPS; s++) {
     const int first = at + s * STRIP_GAP;
@@ -30,7 +30,8 @@ __device__ __forceinline__ Stored stored_strips(const Args &a, const Tile &tile,
   return strips;
 }
 
-// One channel of a lane's cells; k: which of the two columns of block j that the lane has.
+// One channel of a lane's cells; k: which of the two columns of block j that the lane has. INSIDE: all strips are stored whole.
+template <bool INSIDE>
 __device__ __forceinline__ void finish_channel(const Args &a, const Tile &tile, int rg, int at, Stored strips, int c,
                                                const Sums &sums, int j, int k) {
   const int channel = tile.group * CO + (c < CO ? c : CO - 1);
@@ -47,13 +48,13 @@ __device__ __forceinline__ void finish_channel(const Args &a, const Tile &tile, 
         strip[i * RT + r] = SUMS_POOLED ? sum : with_bias(sum, factor, bias);
       }
     const int d = first / TW / TH, h = first / TW % TH, w = first % TW;
-    if (strips.whole >> q0 / STRIP & 1) finish<true>(a, tile, rg, c < CO, channel, d, h, w, strip);
+    if (INSIDE || strips.whole >> q0 / STRIP & 1) finish<true>(a, tile, rg, c < CO, channel, d, h, w, strip);
     else if (strips.part >> q0 / STRIP & 1) finish<false>(a, tile, rg, c < CO, channel, d, h, w, strip);
   }
 }
 
-// m: the warp's first channel of this round. A branch a strip and channel: with one for all of them the compiler holds more
-// at once than there are registers.
+// m: the warp's first channel of this round. A branch a channel: with one for all of them the compiler holds more at once
+// than there are registers.
 __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int rg, const Place &p, int m, const Sums &sums) {
   const Stored strips = stored_strips(a, tile, p.cell);
 #pragma unroll
@@ -61,7 +62,8 @@ __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int
 #pragma unroll
     for (int k = 0; k < 2; k++) {
       const int c = tile.c0 + m + 8 * j + threadIdx.x % 4 * 2 + k;
-      finish_channel(a, tile, rg, p.cell, strips, c, sums, j, k);
+      if (tile.inside) finish_channel<true>(a, tile, rg, p.cell, strips, c, sums, j, k);
+      else finish_channel<false>(a, tile, rg, p.cell, strips, c, sums, j, k);
     }
 }
 
