@@ -14,17 +14,20 @@
 static const double OUTPUT = 3, STORE = 8, TENSOR_ELEMENT = 40, TILE = 100;
 /* For a word of x that is staged, and for finding the position of up to eight. */
 static const double STAGED = 12, POSITION = 20;
-/* Words that a thread loads before it waits; weights the same. */
-enum { WORDS_AT_ONCE = 16, WEIGHTS_AT_ONCE = 4, POSITION_WORDS = 8, SECTOR = 32 };
+/* Words that a thread loads before it waits; weights, and words of channels-last x, the same. */
+enum { WORDS_AT_ONCE = 16, FEW_AT_ONCE = 4, POSITION_WORDS = 8, SECTOR = 32 };
+/* What a store of less than a sector takes of the second-level cache, which must put the sector together. */
+static const double LONE_BYTES = 80;
 /* The part of a wait that other work hides: of an input that is fetched ahead, and of one of two reads under way. */
 static const double HALF = 0.5;
 
 typedef struct counting {
   const uc_cuda_engine *e;
   const uc_cuda_kernel *k;
-  const int64_t *target;                   /* shape of the value whose tiles are walked */
-  double residues, outputs_of_cell, input; /* positions of a tile's input */
-  double x_size, y_size;                   /* bytes of an element */
+  const int64_t *target; /* shape of the value whose tiles are walked */
+  double residues, outputs_of_cell;
+  double input;          /* positions of a tile's input */
+  double x_size, y_size; /* bytes of an element */
   uc_cuda_work *w;
 } counting;
 
@@ -139,13 +142,20 @@ static double x_elements(const counting *c) {
   return count;
 }
 
-static bool reads_rows(const uc_cuda_engine *e) {
-  return e->lowered->conv.x_layout == UPCONV_CHANNELS_LAST && e->word != UPCONV_F32;
+static bool x_last(const uc_cuda_engine *e) {
+  return e->lowered->conv.x_layout == UPCONV_CHANNELS_LAST;
+}
+
+/* Whether the pass stores y, channels-last. */
+static bool y_last(const counting *c) {
+  return c->k->pass->result == c->e->program.value_count - 1 &&
+         c->e->lowered->source.y_layout == UPCONV_CHANNELS_LAST;
 }
 
 /* Of tensors that lie in memory. Rows are still in the second-level cache. */
-static void count_far_bytes(counting *c, const int64_t result[UC_RANK], double tensors) {
-  double y = elements(result) * c->y_size;
+static void count_far_bytes(counting *c, const int64_t result[UC_RANK]) {
+  double y = elements(result) * c->y_size, tensors;
+  tail_instructions(c, &tensors);
   double x = c->k->pass->conv && c->w->rows_bytes == 0 ? x_elements(c) * c->x_size : 0;
   c->w->far_bytes = x + y * (1 + (tensors > 0)) + 4 * (double)c->e->weight_floats;
 }
@@ -154,14 +164,16 @@ static void count_far_bytes(counting *c, const int64_t result[UC_RANK], double t
    side by side. */
 static double outputs_of_store(const counting *c, int64_t side) {
   int64_t width = uc_max(1, c->target[4]), run = 1;
-  if (c->e->lowered->source.y_layout == UPCONV_CHANNELS_LAST) return 1;
+  if (y_last(c)) return 1;
   while ((double)(2 * run) * c->y_size <= 16 && side % (2 * run) == 0 && width % (2 * run) == 0)
     run *= 2;
   return (double)run;
 }
 
-/* By how much more a tile's rows take than their bytes, in whole sectors. */
-static double sectors(const counting *c) {
+/* By how much more a tile's rows take than their bytes, in whole sectors; channels: neighbours that one store of a warp takes
+   where y is channels-last. */
+static double sectors(const counting *c, double channels) {
+  if (y_last(c)) return fmax(1, LONE_BYTES / (channels * c->y_size));
   int64_t width = uc_max(1, c->target[4]);
   double row = (double)uc_min(c->k->tile[2], width) * c->y_size;
   bool aligned = fmod((double)width * c->y_size, SECTOR) == 0;
@@ -183,16 +195,17 @@ static void count_outputs(counting *c, double outputs, double of_thread, double 
 
 /* Words of x that are staged, each made of `loads` elements; found: of what finding a position takes. */
 static void count_staging(counting *c, double words, double loads, double found) {
-  double together = fmin(POSITION_WORDS, (double)c->e->group_in);
+  double together = x_last(c->e) ? 1 : fmin(POSITION_WORDS, (double)c->e->group_in);
   c->w->instructions += words * loads * (STAGED + found * POSITION / together);
   c->w->near_bytes += words * loads * c->x_size;
   c->w->shared += words / 32;
 }
 
 /* Times that a thread waits while a chunk is staged. */
-static double staging_waits(const uc_cuda_kernel *k, double positions, int64_t words) {
+static double staging_waits(const counting *c, int64_t words) {
+  if (x_last(c->e)) return ceil(c->input * (double)words / (FEW_AT_ONCE * threads_of(c->k)));
   int64_t batch = uc_min(POSITION_WORDS, uc_max(1, words));
-  double each = ceil(positions * (double)uc_ceil_div(words, batch) / threads_of(k));
+  double each = ceil(c->input * (double)uc_ceil_div(words, batch) / threads_of(c->k));
   return ceil(each / (double)(WORDS_AT_ONCE / batch));
 }
 
@@ -220,7 +233,7 @@ static double distinct_inputs(const uc_cuda_kernel *k) {
 }
 
 /* The convolution of one tile for one block of channels. */
-static void count_ffma(counting *c) {
+static void count_products(counting *c) {
   const uc_cuda_kernel *k = c->k;
   uc_cuda_work *w = c->w;
   double depth = (double)c->e->group_in, taps = (double)k->tap_count,
@@ -234,18 +247,27 @@ static void count_ffma(counting *c) {
   w->code +=
       k->static_taps ? taps * (cells * weights + loads) + inputs : cells * weights * (double)k->rt;
   double chunks = (double)uc_ceil_div(c->e->group_in, k->chunk);
-  w->waits += rounds * chunks * staging_waits(k, c->input, k->chunk);
+  w->waits += rounds * chunks * staging_waits(c, k->chunk);
   count_staging(c, rounds * c->input * depth, 1, k->positions_at ? HALF : 1);
   double kernel = (double)c->e->kernel_size * (double)k->bm, floats = depth * kernel;
   if (k->resident) {
     w->first_bytes += 4 * floats;
   } else if (k->shared_weights) {
-    w->waits += rounds * chunks * ceil((double)k->chunk * kernel / (WEIGHTS_AT_ONCE * threads));
+    w->waits += rounds * chunks * ceil((double)k->chunk * kernel / (FEW_AT_ONCE * threads));
     w->near_bytes += 4 * rounds * floats;
     w->instructions += 2 * rounds * floats;
   } else {
     w->near_bytes += 4 * taps * depth * (double)k->bm;
   }
+}
+
+static void count_ffma(counting *c) {
+  const uc_cuda_kernel *k = c->k;
+  count_products(c);
+  double outputs = volume(k->cells) * (double)k->bm * c->outputs_of_cell;
+  double of_thread = (double)(k->thread_cells * k->mc * k->rt) * c->outputs_of_cell / c->residues;
+  count_outputs(c, outputs, of_thread, (double)(k->mc * k->residue_groups),
+                k->pool >= 0 ? 1 : k->residues[2], sectors(c, 1));
 }
 
 /* ---- cuda-mma ---- */
@@ -266,7 +288,7 @@ static void stage_mma(counting *c, double depth) {
   if (!k->prefetch) {
     count_staging(c, c->input * depth, loads, 1);
     double chunks = ceil(depth / (double)k->chunk);
-    c->w->waits += chunks * (staging_waits(k, c->input, k->chunk) + (k->resident ? 0 : 1));
+    c->w->waits += chunks * (staging_waits(c, k->chunk) + (k->resident ? 0 : 1));
     return;
   }
   /* copied as it is, some at once, then read again and put in order */
@@ -306,7 +328,7 @@ static void count_mma(counting *c) {
   double outputs = volume(k->cells) * c->outputs_of_cell * (double)k->bm;
   int64_t side = k->strip * (k->pool >= 0 ? 1 : k->residues[2]);
   count_outputs(c, outputs, 4 * mt * nt * c->outputs_of_cell, 2 * nt * (double)k->rounds, side,
-                sectors(c));
+                sectors(c, 4));
 }
 
 /* ---- cuda-gemm ---- */
@@ -314,7 +336,7 @@ static void count_mma(counting *c) {
 /* Neighbours along W that are finished together; *spread: how many blocks share the sectors of a row of y. */
 static int64_t gemm_run(const counting *c, double *spread) {
   const uc_cuda_kernel *k = c->k;
-  *spread = sectors(c);
+  *spread = sectors(c, (double)k->bm);
   if (k->pool >= 0) return 1;
   if (k->wide || k->held >= k->residues[2]) return k->residues[2];
   double others = (double)k->residues[2] / (double)k->held;
@@ -346,7 +368,7 @@ static void count_gemm(counting *c) {
   /* two calls are unrolled; sums are put aside by what is */
   double unrolled = 2 * c->outputs_of_cell / (double)k->residue_groups + sums / 12;
   count_outputs(c, outputs, unrolled, w->calls, side, spread);
-  if (reads_rows(c->e)) return;
+  if (x_last(c->e) && c->e->word != UPCONV_F32) return;
   double positions = (double)uc_max(1, p->batch), chunks = (double)p->groups * (double)k->chunks;
   for (int a = 0; a < UC_AXES; a++) positions *= (double)p->axis[a].in_size;
   w->rows_bytes = x_elements(c) * c->x_size + positions * chunks * ROW_BYTES;
@@ -371,7 +393,7 @@ static void count_depthwise(counting *c) {
   w->waits += 1 + ceil(words / (WORDS_AT_ONCE * threads_of(k)));
   int64_t side = k->channels_fast || k->pool >= 0 ? 1 : k->residues[2];
   count_outputs(c, cells * c->outputs_of_cell, c->outputs_of_cell, cells / threads_of(k), side,
-                sectors(c));
+                sectors(c, (double)k->bm));
 }
 
 /* ---- cuda-flat ---- */
@@ -387,7 +409,7 @@ static void count_flat(counting *c) {
   double reads = 2 * (double)f->quad_count, products = (double)f->step_count * nt * parts;
   double results = 4 * nt * c->residues; /* of a lane and fragment */
   double words = c->input * depth;
-  w->instructions += 32 * fragments * (reads + products + 16 * groups) + 32 * f->store_slots;
+  w->instructions += 32 * fragments * (reads + products + 16 * groups);
   w->instructions += 5 * words + 14 * c->input;
   w->finishing += 32 * fragments * (parts > 1 ? 4 : 2.5) * results;
   w->tensor += fragments * products * fragment_clocks(&c->e->target, false);
@@ -400,6 +422,7 @@ static void count_flat(counting *c) {
   /* those of cells that fill up the last fragment too */
   double outputs = 32 * fragments * 4 * nt * c->outputs_of_cell, tensors;
   double tail = tail_instructions(c, &tensors), of_thread = mt * nt * 4 * c->outputs_of_cell;
+  w->instructions += y_last(c) ? POSITION * outputs : 32 * f->store_slots;
   w->shared += fragments * reads + outputs * c->y_size / 64 + words / 32;
   w->instructions += outputs * tail;
   w->finishing_code += of_thread * 2.5;
@@ -421,7 +444,7 @@ static double channels_of(const uc_cuda_kernel *k, const uc_step *step) {
 static void count_parts(counting *c) {
   const uc_cuda_kernel *k = c->k;
   uc_cuda_work *w = c->w;
-  count_ffma(c);
+  count_products(c);
   double blocks = (double)uc_ceil_div(c->e->group_out, k->bm) * (double)c->e->lowered->conv.groups;
   double parts = volume(k->cell_parts) * (k->pass->all_channels ? blocks : 1);
   w->instructions *= parts;
@@ -446,42 +469,36 @@ static void count_tiled(counting *c) {
 
 /* ---- a pass ---- */
 
-static bool is_result(const uc_cuda_engine *e, const uc_pass *pass) {
-  return pass->result == e->program.value_count - 1;
+static void count_pass(counting *c) {
+  const uc_cuda_kernel *k = c->k;
+  if (!k->fused)
+    count_tiled(c);
+  else if (k->gemm)
+    count_gemm(c);
+  else if (k->mma)
+    count_mma(c);
+  else if (k->depthwise)
+    count_depthwise(c);
+  else if (k->flat)
+    count_flat(c);
+  else
+    count_ffma(c);
 }
 
 void uc_cuda_count_work(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                         const int64_t (*shape)[UC_RANK], uc_cuda_work *w) {
   const uc_pass *pass = k->pass;
-  int target =
-      pass->reduce_op >= 0 ? e->lowered->tail->op[pass->reduce_op].operand[0].index : pass->result;
-  upconv_dtype y = is_result(e, pass) ? e->lowered->source.y_dtype : UPCONV_F32;
+  int reduced = pass->reduce_op;
+  int target = reduced >= 0 ? e->lowered->tail->op[reduced].operand[0].index : pass->result;
+  bool is_y = pass->result == e->program.value_count - 1;
   *w = (uc_cuda_work){.tiles = 0};
   counting c = {.e = e, .k = k, .target = shape[target], .w = w};
   c.residues = volume(k->residues);
   c.outputs_of_cell = k->pool >= 0 ? 1 : c.residues;
   c.input = volume(k->x_size);
   c.x_size = (double)upconv_dtype_size(e->lowered->conv.x_dtype);
-  c.y_size = (double)upconv_dtype_size(y);
+  c.y_size = (double)upconv_dtype_size(is_y ? e->lowered->source.y_dtype : UPCONV_F32);
   count_tiles(&c);
-  if (!k->fused) {
-    count_tiled(&c);
-  } else if (k->gemm) {
-    count_gemm(&c);
-  } else if (k->mma) {
-    count_mma(&c);
-  } else if (k->depthwise) {
-    count_depthwise(&c);
-  } else if (k->flat) {
-    count_flat(&c);
-  } else {
-    count_ffma(&c);
-    double own = (double)(k->thread_cells * k->mc * k->rt) * c.outputs_of_cell / c.residues;
-    count_outputs(&c, volume(k->cells) * c.outputs_of_cell * (double)k->bm, own,
-                  (double)(k->mc * k->residue_groups), k->pool >= 0 ? 1 : k->residues[2],
-                  sectors(&c));
-  }
-  double tensors;
-  tail_instructions(&c, &tensors);
-  count_far_bytes(&c, shape[pass->result], tensors);
+  count_pass(&c);
+  count_far_bytes(&c, shape[pass->result]);
 }
