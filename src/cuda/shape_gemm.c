@@ -30,7 +30,7 @@ enum {
    a clock; what a block waits for in a stage, and at its start; an output. */
 static const double PRODUCT = 1.75, WGMMA_PRODUCT = 1.1, L2_BYTES = 28, LATENCY = 300, START = 2500,
                     OUTPUT = 0.3;
-static const double CLOCK = 1.6e9, ROWS_BYTES = 2.2e12, SLACK = 1.2;
+static const double CLOCK = 1.6e9, SLACK = 1.2;
 
 /* What the choice is about; cells and samples follow. */
 typedef struct tiling {
@@ -305,16 +305,6 @@ static setting by_columns(const setting *all) {
   return s;
 }
 
-/* The time of the kernel that turns x into rows: x is read, rows are written. */
-static double rows_seconds(const uc_cuda_engine *e) {
-  const upconv_problem *p = &e->lowered->conv;
-  double elements = (double)p->batch * (double)p->in_channels;
-  for (int a = 0; a < UC_AXES; a++) elements *= (double)p->axis[a].in_size;
-  double bytes = (double)upconv_dtype_size(p->x_dtype);
-  bool last = p->x_layout == UPCONV_CHANNELS_LAST && e->word != UPCONV_F32;
-  return last ? 0 : 2.5e-6 + elements * (bytes + (e->word == UPCONV_F32 ? 4 : 2)) / ROWS_BYTES;
-}
-
 /* Fragments of sums that are finished at once: as many as cost no block of a multiprocessor. */
 static int64_t most_at_once(const setting *s, const tiling *t) {
   int64_t round = t->nt, least = shared_bytes(s, t);
@@ -352,7 +342,6 @@ static void set_tiling(const setting *s, const tiling *t, uc_cuda_kernel *k) {
   k->barriers_at = staged_bytes(s, t) / 4;
   k->sums_at = k->barriers_at + BARRIER_BYTES / 4;
   k->located_at = k->staging_floats - uc_ceil_div(x_rows(s, t), 4) * 4;
-  k->seconds = t->seconds + rows_seconds(s->e);
 }
 
 const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
