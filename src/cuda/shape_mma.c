@@ -132,8 +132,8 @@ static bool choose_fours(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t col
 /* All warps over positions, if the tile's whole input and all weights fit: halos are smaller then. Where the weights of all
    channels do not, blocks share them out, evenly, at least so many rounds each: the fewest blocks, since each stages the
    input again. */
-static bool choose_rounds(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t all,
-                          int64_t least, const int64_t extent[UC_AXES]) {
+static bool choose_rounds(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t all, int64_t least,
+                          const int64_t extent[UC_AXES]) {
   for (int64_t blocks = 1;; blocks++) {
     int64_t rounds = uc_ceil_div(all, blocks);
     if (blocks > 1 && rounds < least) return false;
@@ -155,7 +155,8 @@ const char *uc_cuda_choose_mma(const uc_cuda_engine *e, uc_cuda_kernel *k,
   k->product_taps = 1;
   int64_t most = uc_max(1, MAX_SUMS / 4 / k->rt); /* of MT * NT */
   k->nt = most >= 16 ? 4 : most >= 4 ? 2 : 1;
-  k->nt = uc_ceil_div(columns, uc_ceil_div(columns, k->nt)); /* as little padding in as few rounds */
+  k->nt =
+      uc_ceil_div(columns, uc_ceil_div(columns, k->nt)); /* as little padding in as few rounds */
   k->mt = 1;
   while (k->mt < 4 && k->mt * 2 * k->nt <= most) k->mt *= 2;
   int64_t cells = uc_cuda_cell_count(extent);
