@@ -290,6 +290,9 @@ static void channels_beyond(void) {
     snprintf(text, sizeof text, "n16 %s %s", some[i].channels, tail);
     check_lines(text, "cuda-mma", (const char *const[]){line[0], line[1], line[2], line[3], NULL});
   }
+  check_lines(
+      "n2 ci128 co64 in32x32x32 k2 s2 bias dtype=f16", "cuda-mma",
+      (const char *const[]){"#define BM 32", "#define ROUNDS 1", "#define WARPS_M 1", NULL});
 }
 
 /* Together on sm_90a, where a product has enough columns: all residues of a cell by 16 channels, or 32 channels by a tap. */
