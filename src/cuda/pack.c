@@ -25,7 +25,7 @@ static int64_t doubles_before(const uc_lowered *lowered, int param) {
 }
 
 int64_t uc_cuda_step_words(int64_t words) {
-  return words <= 12 && words % 8 >= 1 && words % 8 <= 4 ? 4 : 8;
+  return words <= 20 && words % 8 >= 1 && words % 8 <= 4 ? 4 : 8;
 }
 
 static upconv_status size_weights(uc_cuda_engine *e) {
