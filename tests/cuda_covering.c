@@ -25,6 +25,7 @@ const covering_case covering_cases[] = {
     {"tensor cores", FML, "ci4 co4 in12x30 k3 s3x2 d1x2 p1 math=tf32"},
     {"tensor cores", FMG, "n2 ci16 co16 in6x8x16 k3 s2 p1 op1 bias dtype=f16 | relu"},
     {"tensor cores", FML, "ci5 co8 in8x32 k5 s2 p2 op1 bias math=tf32 | max_pool 2"},
+    {"tensor cores", FMG, "n2 ci18 co36 in6x6x18 k3 s2 p1 op1 bias math=tf32 | relu | max_pool 2"},
     {"tensor cores", FMG, "ci17 co9 in6x6x6 k3x2x1 s2x4x4 op0x3x3 math=tf32"},
 
     {"many channels", FMG, "n2 ci64 co48 in6x7x5 k2 s2 bias math=tf32 | relu"},

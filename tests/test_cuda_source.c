@@ -268,6 +268,33 @@ static void teams_and_copies(void) {
                                     "    if (a.packed[0 + c] < 0) scale = -scale;", NULL});
 }
 
+/* Tensor cores: one channel more takes one more fragment of them, not twice the rounds; what does not fit shared memory is
+   shared out to blocks; a depth just beyond steps of eight has steps of four. */
+static void channels_beyond(void) {
+  static const char tail[] = "in16x32x32 k3 s2 p1 op1 bias math=tf32 | mul @m | max_pool 2";
+  const struct {
+    const char *channels, *line[4];
+  } some[] = {
+      {"ci16 co32",
+       {"#define STEP_WORDS 8", "#define BM 32", "#define ROUNDS 4", "#define CHANNEL_BLOCKS 1"}},
+      {"ci16 co33",
+       {"#define STEP_WORDS 8", "#define BM 40", "#define ROUNDS 5", "#define CHANNEL_BLOCKS 1"}},
+      {"ci16 co48",
+       {"#define STEP_WORDS 8", "#define BM 24", "#define ROUNDS 3", "#define CHANNEL_BLOCKS 2"}},
+      {"ci17 co32",
+       {"#define STEP_WORDS 4", "#define BM 32", "#define ROUNDS 4", "#define CI_STEPS 5"}},
+  };
+  for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+    char text[128];
+    const char *const *line = some[i].line;
+    snprintf(text, sizeof text, "n16 %s %s", some[i].channels, tail);
+    check_lines(text, "cuda-mma", (const char *const[]){line[0], line[1], line[2], line[3], NULL});
+  }
+  check_lines(
+      "n2 ci128 co64 in32x32x32 k2 s2 bias dtype=f16", "cuda-mma",
+      (const char *const[]){"#define BM 32", "#define ROUNDS 1", "#define WARPS_M 1", NULL});
+}
+
 /* Together on sm_90a, where a product has enough columns: all residues of a cell by 16 channels, or 32 channels by a tap. */
 static void four_warps(void) {
   check_lines(
@@ -521,6 +548,7 @@ int main(int argc, char **argv) {
       {"founding_models", founding_models},
       {"long_runs", long_runs},
       {"teams_and_copies", teams_and_copies},
+      {"channels_beyond", channels_beyond},
       {"four_warps", four_warps},
       {"flattened_depths", flattened_depths},
       {"many_channels", many_channels},

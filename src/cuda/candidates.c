@@ -132,24 +132,6 @@ static const char *depthwise_refuses(const upconv_context *context, const uc_low
   return cannot_shape(context, lowered, DEPTHWISE);
 }
 
-/* ---- what it would cost ---- */
-
-static double ffma_cost(const upconv_context *context, const uc_lowered *lowered) {
-  return uc_cuda_ffma_cost(context->target, lowered);
-}
-
-static double depthwise_cost(const upconv_context *context, const uc_lowered *lowered) {
-  return uc_cuda_depthwise_cost(context->target, lowered);
-}
-
-static double mma_cost(const upconv_context *context, const uc_lowered *lowered) {
-  return uc_cuda_mma_cost(context->target, lowered, (upconv_dtype)mma_word(lowered));
-}
-
-static double flat_cost(const upconv_context *context, const uc_lowered *lowered) {
-  return uc_cuda_flat_cost(context->target, lowered, flat_parts(lowered));
-}
-
 /* ---- create ---- */
 
 static void free_kernels(uc_cuda_engine *e) {
@@ -244,13 +226,7 @@ static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_
 
 /* ---- shaping alone: what applies, what it costs ---- */
 
-static double convolution_seconds(const uc_cuda_engine *e) {
-  double seconds = 0;
-  for (int i = 0; i < e->kernel_count; i++) seconds += e->kernel[i].seconds;
-  return seconds;
-}
-
-/* *seconds: what the passes themselves expect; 0 without memory, of which create will then tell. */
+/* *seconds: what the kernels should take; 0 without memory, of which create will then tell. */
 static const char *try_shape(const upconv_context *context, const uc_lowered *lowered,
                              inner_product inner, double *seconds) {
   *seconds = 0;
@@ -259,7 +235,7 @@ static const char *try_shape(const upconv_context *context, const uc_lowered *lo
   describe(e, context, lowered, inner);
   upconv_status status = uc_cuda_plan_packed(e);
   if (status == UPCONV_OK) status = build_passes(e, false);
-  *seconds = convolution_seconds(e);
+  if (status == UPCONV_OK) *seconds = uc_cuda_cost(e);
   destroy(e);
   if (status == UPCONV_OK) return NULL;
   if (inner == MMA || inner == GEMM)
@@ -276,10 +252,31 @@ static const char *cannot_shape(const upconv_context *context, const uc_lowered 
   return try_shape(context, lowered, inner, &seconds);
 }
 
-static double gemm_cost(const upconv_context *context, const uc_lowered *lowered) {
+static double cost_of(const upconv_context *context, const uc_lowered *lowered,
+                      inner_product inner) {
   double seconds;
-  try_shape(context, lowered, GEMM, &seconds);
+  try_shape(context, lowered, inner, &seconds);
   return seconds;
+}
+
+static double ffma_cost(const upconv_context *context, const uc_lowered *lowered) {
+  return cost_of(context, lowered, FFMA);
+}
+
+static double mma_cost(const upconv_context *context, const uc_lowered *lowered) {
+  return cost_of(context, lowered, MMA);
+}
+
+static double gemm_cost(const upconv_context *context, const uc_lowered *lowered) {
+  return cost_of(context, lowered, GEMM);
+}
+
+static double depthwise_cost(const upconv_context *context, const uc_lowered *lowered) {
+  return cost_of(context, lowered, DEPTHWISE);
+}
+
+static double flat_cost(const upconv_context *context, const uc_lowered *lowered) {
+  return cost_of(context, lowered, FLAT);
 }
 
 static upconv_status create(upconv_context *context, uc_lowered *lowered, bool no_fuse,

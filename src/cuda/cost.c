@@ -1,98 +1,89 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Seconds of a kernel, from the work that was counted (work.h). A multiprocessor with the most tiles is either busy, by what its
+ * units can do, or waits for the tiles that it holds at once, each as slow as if it were alone; the device may have to
+ * wait for memory. Constants were fitted to an H200 (docs/DECISIONS.md).
+ */
 #include "cost.h"
 
 #include <math.h>
 
-#include "../checked.h"
-#include "../status.h"
-#include "pack.h"
+#include "work.h"
 
-static const double CLOCK = 1.5e9, START = 3e-6, BYTES_PER_SM = 2.5e10;
+/* Seconds of an empty kernel, and of another after it. */
+static const double START = 4.3e-6, NEXT = 2.5e-6;
+/* A second, of one multiprocessor: clocks, bytes of memory, bytes of the kernel that makes rows of x. */
+static const double CLOCK = 1.7e9, FAR_BYTES = 3.2e10, ROWS_BYTES = 1.44e10;
+/* Bytes of the second-level cache a clock and multiprocessor. */
+static const double NEAR_BYTES = 30;
+/* Clocks: a round trip to memory; an instruction of a warp that has a scheduler to itself; one that is met for the first time. */
+static const double WAIT = 665, ALONE = 2.4, COLD = 4.8;
+/* Clocks of cuda-gemm: a stage, besides its products; the end of a cell of a channel; to begin. */
+static const double STAGE = 450, CALL = 210, BEGIN = 1500;
+/* By how much more schedulers and shared memory take than was counted: slots lost, conflicts. */
+static const double ISSUE = 1.2, CONFLICTS = 1.45;
+/* How well units work side by side: 1 is one after the other, infinity as long as the slowest. */
+static const double OVERLAP = 3;
+enum { WARP = 32, SCHEDULERS = 4 };
 
-/* What a kernel does in a clock on one multiprocessor. */
-typedef struct rates {
-  double products, outputs;
-} rates;
-
-static double elements(const int64_t shape[UC_RANK]) {
-  double count = 1;
-  for (int a = 0; a < UC_RANK; a++) count *= (double)shape[a];
-  return count;
+static double finishing_factor(const uc_cuda_kernel *k) {
+  if (!k->fused) return 1;
+  if (k->gemm) return 1.03;
+  if (k->mma) return 3;
+  if (k->depthwise) return 0.7;
+  return k->flat ? 1.25 : 0.8;
 }
 
-/* Elements of the result. A program whose values have no sizes at the nominal extents is not built either. */
-static double result_elements(const uc_lowered *lowered) {
+/* Parts that are done side by side. */
+static double together(const double *part, int count) {
+  double sum = 0;
+  for (int i = 0; i < count; i++) sum += pow(part[i], OVERLAP);
+  return pow(sum, 1 / OVERLAP);
+}
+
+/* Instructions of all threads, and those for a tile's outputs as much dearer as they were measured to be. */
+static double warp_instructions(const uc_cuda_kernel *k, const uc_cuda_work *w) {
+  return (w->instructions + finishing_factor(k) * w->finishing) / WARP;
+}
+
+/* Clocks of a tile on a multiprocessor that has others to go on with. */
+static double busy_clocks(const uc_cuda_work *w, double instructions) {
+  const double unit[] = {instructions / SCHEDULERS * ISSUE, w->tensor, w->shared * CONFLICTS,
+                         w->near_bytes / NEAR_BYTES};
+  return together(unit, 4);
+}
+
+/* Clocks of a tile that is alone. A warp has but one of the tensor cores, a stage either multiplies or waits. */
+static double alone_clocks(const uc_cuda_work *w, double instructions) {
+  const double depth[] = {w->stages * STAGE, w->tensor * SCHEDULERS / fmin(SCHEDULERS, w->warps)};
+  return instructions / w->warps * ALONE + w->waits * WAIT + w->calls * CALL + together(depth, 2);
+}
+
+/* Clocks before a block's first tile. */
+static double first_clocks(const uc_cuda_work *w) {
+  return (w->code + w->finishing_code) * COLD + WAIT + w->first_bytes / NEAR_BYTES +
+         (w->stages > 0 ? BEGIN : 0);
+}
+
+static double pass_seconds(const uc_cuda_target *target, const uc_cuda_kernel *k,
+                           const uc_cuda_work *w) {
+  double multiprocessors = fmax(1, target->sm_count), instructions = warp_instructions(k, w);
+  double tiles = ceil(w->tiles / multiprocessors), turns = ceil(tiles / w->teams);
+  double waiting = turns * alone_clocks(w, instructions) + first_clocks(w);
+  const double part[] = {tiles * busy_clocks(w, instructions) / CLOCK, waiting / CLOCK,
+                         w->far_bytes / (FAR_BYTES * multiprocessors)};
+  double rows = w->rows_bytes > 0 ? NEXT + w->rows_bytes / (ROWS_BYTES * multiprocessors) : 0;
+  return together(part, 3) + rows;
+}
+
+double uc_cuda_cost(const uc_cuda_engine *e) {
   int64_t shape[UC_CUDA_MAX_VALUES + 1][UC_RANK];
-  if (lowered->tail->op_count >= UC_CUDA_MAX_VALUES ||
-      uc_lowered_nominal_shapes(lowered, shape) != UPCONV_OK)
-    return 0;
-  return elements(shape[lowered->tail->op_count]);
-}
-
-/* least: seconds that one block takes at any rate. */
-static double cost_at(const uc_cuda_target *target, const uc_lowered *lowered, rates rate,
-                      double least) {
-  const upconv_problem *p = &lowered->conv;
-  int64_t in_size[UC_AXES];
-  double inputs = (double)p->batch * (double)p->in_channels, outputs = result_elements(lowered);
-  for (int a = 0; a < UC_AXES; a++) {
-    in_size[a] = p->axis[a].in_size;
-    inputs *= (double)in_size[a];
+  if (uc_lowered_nominal_shapes(e->lowered, shape) != UPCONV_OK) return 0;
+  double seconds = START - NEXT;
+  for (int i = 0; i < e->kernel_count; i++) {
+    uc_cuda_work work;
+    uc_cuda_count_work(e, &e->kernel[i], (const int64_t(*)[UC_RANK])shape, &work);
+    seconds += NEXT + pass_seconds(&e->target, &e->kernel[i], &work);
   }
-  double products = uc_problem_macs(p, p->batch, in_size);
-  double compute = (products / rate.products + outputs / rate.outputs) / (CLOCK * target->sm_count);
-  double bytes = inputs * (double)upconv_dtype_size(p->x_dtype) +
-                 outputs * (double)upconv_dtype_size(p->y_dtype);
-  return START + fmax(fmax(compute, least), bytes / (BYTES_PER_SM * target->sm_count));
-}
-
-static bool channels_last(const uc_lowered *lowered) {
-  return lowered->source.y_layout == UPCONV_CHANNELS_LAST;
-}
-
-double uc_cuda_ffma_cost(const uc_cuda_target *target, const uc_lowered *lowered) {
-  const upconv_problem *p = &lowered->conv;
-  rates rate = {80, channels_last(lowered) ? 0.4 : 2.6};
-  rate.products *=
-      fmin(1, (double)(p->out_channels / p->groups) / 4); /* sums that share an input */
-  return cost_at(target, lowered, rate, 0);
-}
-
-double uc_cuda_depthwise_cost(const uc_cuda_target *target, const uc_lowered *lowered) {
-  return cost_at(target, lowered, (rates){100, 16}, 0);
-}
-
-/* The share of a fragment's rows or columns that is not padding. */
-static double used(int64_t channels, int64_t unit) {
-  return (double)channels / (double)(uc_ceil_div(channels, unit) * unit);
-}
-
-double uc_cuda_mma_cost(const uc_cuda_target *target, const uc_lowered *lowered,
-                        upconv_dtype word) {
-  const upconv_problem *p = &lowered->conv;
-  int64_t in = p->in_channels / p->groups, width = 0;
-  int64_t words = uc_ceil_div(in, word == UPCONV_F32 ? 1 : 2);
-  rates rate = {word == UPCONV_F32 ? 200 : 400, 8};
-  rate.products *= used(words, uc_cuda_step_words(words)) * used(p->out_channels / p->groups, 8);
-  /* stores in single elements */
-  const uc_axis *axis = &p->axis[2];
-  bool odd = uc_axis_output(axis, axis->in_size, &width) && width % 4 != 0;
-  if (channels_last(lowered))
-    rate.outputs = 2.2;
-  else if (odd)
-    rate.outputs = 1.5;
-  /* a block goes through the depth step by step */
-  double steps = (double)uc_ceil_div(words, 8) * (double)uc_problem_kernel_size(p);
-  return cost_at(target, lowered, rate, steps * (word == UPCONV_F32 ? 5e-8 : 1e-7));
-}
-
-/* Counted, not measured: a step of the depth is four loads of the input and an instruction of the tensor cores for every
-   eight channels and part of a weight; an output takes about twelve more slots of a warp's 32. */
-double uc_cuda_flat_cost(const uc_cuda_target *target, const uc_lowered *lowered, int64_t parts) {
-  const upconv_problem *p = &lowered->conv;
-  int64_t phases = p->axis[0].stride * p->axis[1].stride * p->axis[2].stride;
-  int64_t depth = p->in_channels / p->groups * uc_problem_kernel_size(p);
-  rates rate = {parts == 1 ? 260 : 200, channels_last(lowered) ? 2.2 : 3.6};
-  rate.products *= used(p->out_channels / p->groups, 8) * used(uc_ceil_div(depth, phases), 4);
-  return cost_at(target, lowered, rate, 0);
+  return seconds;
 }

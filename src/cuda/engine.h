@@ -4,7 +4,8 @@
  *
  *   shape.c     plan time: cells, tiles, taps, threads and shared memory of a pass; shape_mma.c, shape_gemm.c,
  *               shape_depthwise.c, shape_flat.c what is an inner product's own
- *   cost.c      plan time: seconds that a candidate would take
+ *   work.c      plan time: what a pass has to do, counted
+ *   cost.c      plan time: seconds that it would take
  *   codegen.c   plan time: defines + tables + kernels/(name).cu + the pass's operators -> source text
  *   emit.c      operators as CUDA expressions and loops; emit_mma.c, emit_gemm.c, emit_flat.c tables that one inner product
  *               alone has; emit_wgmma.c the instruction of four warps
@@ -71,6 +72,7 @@ typedef struct uc_cuda_flat {
   bool prefetch; /* the next tile's input is under way while one is computed */
   bool bulk;     /* runs of the result are long enough to be copied as a whole, from sm_90 on */
   int64_t weight_words, y_floats;
+  double store_slots; /* of the schedulers, for the stores of a tile */
 } uc_cuda_flat;
 
 typedef struct uc_cuda_kernel {
@@ -119,7 +121,6 @@ typedef struct uc_cuda_kernel {
       shifts; /* gemm: residues with sums of their own; taps, or distinct shifts where residues are columns */
   int64_t copiers, teams_n, round, located_at, barriers_at, sums_at, chunks, stages, x_buffers;
   int64_t steps_ahead; /* gemm without wgmma: whose operands are loaded together */
-  double seconds;      /* gemm: what it should take */
   int64_t strip;       /* neighbouring cells along W that a thread finishes together */
   /* tensor cores: positions of the input loaded together, and by one instruction; words of a plane and of a step of the
      input tile, and by how much planes are shifted */

@@ -237,6 +237,11 @@ static int64_t run_bytes(const uc_cuda_engine *e, const uc_cuda_kernel *k,
   return size[2] * (planes ? size[1] : 1) * 16 / vector_of(e, k);
 }
 
+/* Slots that copying so many runs of a tile takes. */
+static double store_slots(int64_t runs, int64_t bytes) {
+  return (double)runs * (bytes >= BULK_BYTES ? 60 : 70 + (double)bytes / 80);
+}
+
 /* Slots of the schedulers that a warp's part of a tile takes, about, times warps: fragments, staging, stores, and what a
    tile costs by itself; fewer tiles than blocks leave multiprocessors idle. */
 static double tiling_cost(const uc_cuda_engine *e, const uc_cuda_kernel *k,
@@ -252,7 +257,7 @@ static double tiling_cost(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                     (e->parts == 1 ? 2.5 : 4) * results;
   double staging =
       (double)uc_ceil_div(positions(k, cells), k->threads) * (double)(14 + 5 * e->group_in);
-  double stores = (double)runs * (bytes >= BULK_BYTES ? 60 : 70 + (double)bytes / 80);
+  double stores = store_slots(runs, bytes);
   double tile = (double)warps * ((double)(rounds * k->mt) * (fragment + 16) + staging + 200);
   double blocks = 4.0 * (double)e->target.sm_count;
   return (tile + stores) * (tiles + blocks);
@@ -353,8 +358,9 @@ static const char *shape(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64
   }
   choose_order(e, k, words, true);
   f->prefetch = fetched_words(e, k, k->cells) <= FETCHED_WORDS;
-  int64_t runs;
-  f->bulk = run_bytes(e, k, extent, k->cells, &runs) >= BULK_BYTES;
+  int64_t runs, bytes = run_bytes(e, k, extent, k->cells, &runs);
+  f->bulk = bytes >= BULK_BYTES;
+  f->store_slots = store_slots(runs, bytes);
   f->y_floats = result_floats(e, k, k->cells);
   k->x_floats = uc_ceil_div(e->group_in * f->channel, 4) * 4;
   k->staging_floats = k->x_floats + f->weight_words + table_words(k, k->cells);

@@ -15,7 +15,7 @@ enum {
   MAX_TAPS = 7168,
   TABLE_BYTES = 60 * 1024, /* constant memory has 64 KiB */
   ROW_WORDS = 32,          /* of a chunk: 128 bytes */
-  STAGES = 4,
+  STAGES = 4,              /* at least; twice as many where shared memory is left */
   ROW_BYTES = ROW_WORDS * 4,
   MOST_WARPS = 8,    /* that multiply; with wgmma twice as many */
   MOST_COPIED = 256, /* along an axis, by the copy engine */
@@ -30,7 +30,7 @@ enum {
    a clock; what a block waits for in a stage, and at its start; an output. */
 static const double PRODUCT = 1.75, WGMMA_PRODUCT = 1.1, L2_BYTES = 28, LATENCY = 300, START = 2500,
                     OUTPUT = 0.3;
-static const double CLOCK = 1.6e9, ROWS_BYTES = 2.2e12, SLACK = 1.2;
+static const double CLOCK = 1.6e9, SLACK = 1.2;
 
 /* What the choice is about; cells and samples follow. */
 typedef struct tiling {
@@ -103,9 +103,9 @@ static int64_t weight_bytes(const setting *s, const tiling *t) {
   return s->steps * t->teams_n * t->nt * 256;
 }
 
-static int64_t staged_bytes(const setting *s, const tiling *t) {
+static int64_t staged_bytes(const setting *s, const tiling *t, int64_t stages) {
   return x_buffers(s) * uc_ceil_div(x_rows(s, t) * ROW_BYTES, 1024) * 1024 +
-         STAGES * weight_bytes(s, t);
+         stages * weight_bytes(s, t);
 }
 
 /* Sums of 8 channels of every team, on their way to where they are finished. */
@@ -113,16 +113,21 @@ static int64_t round_bytes(const setting *s, const tiling *t) {
   return t->teams_n * 8 * (rows_of(s, t) * s->held + 4) * 4;
 }
 
-/* For `round` fragments of sums. Where some warps only copy, the next tile is copied while sums are finished; else staging and
-   sums share their memory, and tables follow. */
-static int64_t shared_for(const setting *s, const tiling *t, int64_t round) {
-  int64_t sums = round_bytes(s, t) * round;
-  if (s->team > 1) return staged_bytes(s, t) + BARRIER_BYTES + sums;
-  return uc_max(staged_bytes(s, t), sums) + uc_ceil_div(x_rows(s, t), 4) * 16;
+/* With so many stages, and `round` fragments of sums. Where some warps only copy, the next tile is copied while sums are
+   finished; else staging and sums share their memory, and tables follow. */
+static int64_t shared_for(const setting *s, const tiling *t, int64_t stages, int64_t round) {
+  int64_t staged = staged_bytes(s, t, stages), sums = round_bytes(s, t) * round;
+  if (s->team > 1) return staged + BARRIER_BYTES + sums;
+  return uc_max(staged, sums) + uc_ceil_div(x_rows(s, t), 4) * 16;
+}
+
+/* Fragments of sums that are finished at once, at least: all where residues are columns. */
+static int64_t least_round(const setting *s, const tiling *t) {
+  return s->columns == s->e->group_out ? 1 : t->nt;
 }
 
 static int64_t shared_bytes(const setting *s, const tiling *t) {
-  return shared_for(s, t, s->columns == s->e->group_out ? 1 : t->nt);
+  return shared_for(s, t, STAGES, least_round(s, t));
 }
 
 /* Blocks of one multiprocessor. */
@@ -305,27 +310,23 @@ static setting by_columns(const setting *all) {
   return s;
 }
 
-/* The time of the kernel that turns x into rows: x is read, rows are written. */
-static double rows_seconds(const uc_cuda_engine *e) {
-  const upconv_problem *p = &e->lowered->conv;
-  double elements = (double)p->batch * (double)p->in_channels;
-  for (int a = 0; a < UC_AXES; a++) elements *= (double)p->axis[a].in_size;
-  double bytes = (double)upconv_dtype_size(p->x_dtype);
-  bool last = p->x_layout == UPCONV_CHANNELS_LAST && e->word != UPCONV_F32;
-  return last ? 0 : 2.5e-6 + elements * (bytes + (e->word == UPCONV_F32 ? 4 : 2)) / ROWS_BYTES;
+/* Whether more shared memory is there, and costs no block of a multiprocessor. */
+static bool affords(const setting *s, const tiling *t, int64_t shared) {
+  int64_t least = shared_bytes(s, t);
+  if (s->team == 1) return shared == least;
+  return shared <= s->e->target.shared_bytes && resident(s, t, shared) >= resident(s, t, least);
 }
 
-/* Fragments of sums that are finished at once: as many as cost no block of a multiprocessor. */
-static int64_t most_at_once(const setting *s, const tiling *t) {
-  int64_t round = t->nt, least = shared_bytes(s, t);
-  if (s->columns != s->e->group_out) return round;
-  for (; round > 1; round /= 2) {
-    int64_t shared = shared_for(s, t, round);
-    if (shared <= s->e->target.shared_bytes &&
-        (shared == least || (s->team > 1 && resident(s, t, shared) >= resident(s, t, least))))
-      break;
-  }
-  return round;
+/* What shared memory is left for: copies under way first, then sums that are finished at once. */
+static void use_shared(const setting *s, const tiling *t, uc_cuda_kernel *k) {
+  int64_t least = least_round(s, t);
+  k->stages = affords(s, t, shared_for(s, t, 2 * STAGES, least)) ? 2 * STAGES : STAGES;
+  for (k->round = t->nt; k->round > least; k->round /= 2)
+    if (affords(s, t, shared_for(s, t, k->stages, k->round))) break;
+  k->staging_floats = shared_for(s, t, k->stages, k->round) / 4;
+  k->barriers_at = staged_bytes(s, t, k->stages) / 4;
+  k->sums_at = k->barriers_at + BARRIER_BYTES / 4;
+  k->located_at = k->staging_floats - uc_ceil_div(x_rows(s, t), 4) * 4;
 }
 
 static void set_tiling(const setting *s, const tiling *t, uc_cuda_kernel *k) {
@@ -340,7 +341,6 @@ static void set_tiling(const setting *s, const tiling *t, uc_cuda_kernel *k) {
   k->registers_taken = uc_min(registers_taken(s, t), MOST_REGISTERS);
   k->registers_kept = KEPT_REGISTERS;
   k->copiers = copiers(s, t);
-  k->round = most_at_once(s, t);
   k->bm = k->wide ? s->e->group_out : t->teams_n * t->nt * 8;
   k->samples = t->samples;
   k->x_buffers = x_buffers(s);
@@ -348,11 +348,7 @@ static void set_tiling(const setting *s, const tiling *t, uc_cuda_kernel *k) {
     k->cells[a] = t->cells[a];
     k->x_size[a] = t->cells[a] + s->span[a];
   }
-  k->staging_floats = shared_for(s, t, k->round) / 4;
-  k->barriers_at = staged_bytes(s, t) / 4;
-  k->sums_at = k->barriers_at + BARRIER_BYTES / 4;
-  k->located_at = k->staging_floats - uc_ceil_div(x_rows(s, t), 4) * 4;
-  k->seconds = t->seconds + rows_seconds(s->e);
+  use_shared(s, t, k);
 }
 
 const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
@@ -373,7 +369,6 @@ const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
   k->chunk = all.steps * 8;
   k->steps_ahead = all.team > 1 ? 1 : all.steps;
   k->chunks = all.chunks;
-  k->stages = STAGES;
   k->steps_ahead = all.team > 1 ? 1 : all.steps;
   k->strip = 1;
   k->shared_weights = true;

@@ -129,14 +129,18 @@ static bool choose_fours(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t col
   return k->warps_m == WARPS && most_floats(e, k) <= staging_limit(e);
 }
 
+/* Whether teams share weights and copy their input ahead. Pairs of 16-bit channels must be put together first, which takes
+   longer than it saves: an H200 was up to three times slower with them. */
+static bool works_in_teams(const uc_cuda_engine *e) { return e->word == UPCONV_F32; }
+
 /* All warps over positions, if the tile's whole input and all weights fit: halos are smaller then. Where the weights of all
    channels do not, blocks share them out, evenly, at least so many rounds each: the fewest blocks, since each stages the
-   input again. */
-static bool choose_rounds(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t all,
-                          int64_t least, const int64_t extent[UC_AXES]) {
+   input again, which teams do while they multiply. */
+static bool choose_rounds(const uc_cuda_engine *e, uc_cuda_kernel *k, int64_t all, int64_t least,
+                          const int64_t extent[UC_AXES]) {
   for (int64_t blocks = 1;; blocks++) {
     int64_t rounds = uc_ceil_div(all, blocks);
-    if (blocks > 1 && rounds < least) return false;
+    if (blocks > 1 && (rounds < least || !works_in_teams(e))) return false;
     choose_warps(e, k, 1, rounds, extent);
     if (rounds == 1 || most_floats(e, k) <= staging_limit(e)) return true;
   }
@@ -155,7 +159,8 @@ const char *uc_cuda_choose_mma(const uc_cuda_engine *e, uc_cuda_kernel *k,
   k->product_taps = 1;
   int64_t most = uc_max(1, MAX_SUMS / 4 / k->rt); /* of MT * NT */
   k->nt = most >= 16 ? 4 : most >= 4 ? 2 : 1;
-  k->nt = uc_ceil_div(columns, uc_ceil_div(columns, k->nt)); /* as little padding in as few rounds */
+  k->nt =
+      uc_ceil_div(columns, uc_ceil_div(columns, k->nt)); /* as little padding in as few rounds */
   k->mt = 1;
   while (k->mt < 4 && k->mt * 2 * k->nt <= most) k->mt *= 2;
   int64_t cells = uc_cuda_cell_count(extent);
@@ -202,10 +207,6 @@ static void choose_planes(uc_cuda_kernel *k, int64_t lane_words) {
 }
 
 /* ---- prefetching ---- */
-
-/* Whether teams share weights and copy their input ahead. Pairs of 16-bit channels must be put together first, which takes
-   longer than it saves: an H200 was up to three times slower with them. */
-static bool works_in_teams(const uc_cuda_engine *e) { return e->word == UPCONV_F32; }
 
 /* Inputs along W that are copied together, by what the copies of a row cost: it begins and ends at multiples of them. 0: this
    input is not copied as it is. */
