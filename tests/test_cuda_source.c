@@ -333,13 +333,13 @@ static void many_channels(void) {
                       "__constant__ const int tap_begin[] = {0, 8, 16, 24, 32, 40, 48, 56, 64};",
                       first_deltas, NULL});
   check_lines_for("cuda:sm_80", deep, "cuda-gemm",
-                  (const char *const[]){"#define WGMMA 0", "#define MOVES_REGISTERS 0",
-                                        "#define SAMPLES 2", "#define RESIDUE_BLOCKS 4",
-                                        "#define STEPS_AHEAD 4", "struct Rows {", NULL});
+                  (const char *const[]){"#define WGMMA 0", "#define SAMPLES 2",
+                                        "#define RESIDUE_BLOCKS 4", "#define STEPS_AHEAD 4",
+                                        "struct Rows {", NULL});
   check_lines_for("cuda:sm_100", deep, "cuda-gemm", (const char *const[]){"#define WGMMA 0", NULL});
   /* sums of two teams fill more registers than twelve warps have */
   check_lines("n8 ci256 co128 in8x8x8 k4 s2 p1 math=tf32", "cuda-gemm",
-              (const char *const[]){"#define THREADS 384", "#define MOVES_REGISTERS 1",
+              (const char *const[]){"#define THREADS 640", "#define REGISTERS_TAKEN 112",
                                     "#define MIN_BLOCKS 1", "#define X_BUFFERS 2", NULL});
   /* residues without taps are the bias alone */
   check_lines("ci32 co40 in7x9 k2 s3 bias math=tf32", "cuda-gemm",
