@@ -15,7 +15,7 @@ enum {
   MAX_TAPS = 7168,
   TABLE_BYTES = 60 * 1024, /* constant memory has 64 KiB */
   ROW_WORDS = 32,          /* of a chunk: 128 bytes */
-  STAGES = 4,              /* at least; twice as many where shared memory is left */
+  STAGES = 4,
   ROW_BYTES = ROW_WORDS * 4,
   MOST_WARPS = 8,    /* that multiply; with wgmma twice as many */
   MOST_COPIED = 256, /* along an axis, by the copy engine */
@@ -103,9 +103,9 @@ static int64_t weight_bytes(const setting *s, const tiling *t) {
   return s->steps * t->teams_n * t->nt * 256;
 }
 
-static int64_t staged_bytes(const setting *s, const tiling *t, int64_t stages) {
+static int64_t staged_bytes(const setting *s, const tiling *t) {
   return x_buffers(s) * uc_ceil_div(x_rows(s, t) * ROW_BYTES, 1024) * 1024 +
-         stages * weight_bytes(s, t);
+         STAGES * weight_bytes(s, t);
 }
 
 /* Sums of 8 channels of every team, on their way to where they are finished. */
@@ -113,21 +113,16 @@ static int64_t round_bytes(const setting *s, const tiling *t) {
   return t->teams_n * 8 * (rows_of(s, t) * s->held + 4) * 4;
 }
 
-/* With so many stages, and `round` fragments of sums. Where some warps only copy, the next tile is copied while sums are
-   finished; else staging and sums share their memory, and tables follow. */
-static int64_t shared_for(const setting *s, const tiling *t, int64_t stages, int64_t round) {
-  int64_t staged = staged_bytes(s, t, stages), sums = round_bytes(s, t) * round;
-  if (s->team > 1) return staged + BARRIER_BYTES + sums;
-  return uc_max(staged, sums) + uc_ceil_div(x_rows(s, t), 4) * 16;
-}
-
-/* Fragments of sums that are finished at once, at least: all where residues are columns. */
-static int64_t least_round(const setting *s, const tiling *t) {
-  return s->columns == s->e->group_out ? 1 : t->nt;
+/* For `round` fragments of sums. Where some warps only copy, the next tile is copied while sums are finished; else staging and
+   sums share their memory, and tables follow. */
+static int64_t shared_for(const setting *s, const tiling *t, int64_t round) {
+  int64_t sums = round_bytes(s, t) * round;
+  if (s->team > 1) return staged_bytes(s, t) + BARRIER_BYTES + sums;
+  return uc_max(staged_bytes(s, t), sums) + uc_ceil_div(x_rows(s, t), 4) * 16;
 }
 
 static int64_t shared_bytes(const setting *s, const tiling *t) {
-  return shared_for(s, t, STAGES, least_round(s, t));
+  return shared_for(s, t, s->columns == s->e->group_out ? 1 : t->nt);
 }
 
 /* Blocks of one multiprocessor. */
@@ -310,23 +305,17 @@ static setting by_columns(const setting *all) {
   return s;
 }
 
-/* Whether more shared memory is there, and costs no block of a multiprocessor. */
-static bool affords(const setting *s, const tiling *t, int64_t shared) {
-  int64_t least = shared_bytes(s, t);
-  if (s->team == 1) return shared == least;
-  return shared <= s->e->target.shared_bytes && resident(s, t, shared) >= resident(s, t, least);
-}
-
-/* What shared memory is left for: copies under way first, then sums that are finished at once. */
-static void use_shared(const setting *s, const tiling *t, uc_cuda_kernel *k) {
-  int64_t least = least_round(s, t);
-  k->stages = affords(s, t, shared_for(s, t, 2 * STAGES, least)) ? 2 * STAGES : STAGES;
-  for (k->round = t->nt; k->round > least; k->round /= 2)
-    if (affords(s, t, shared_for(s, t, k->stages, k->round))) break;
-  k->staging_floats = shared_for(s, t, k->stages, k->round) / 4;
-  k->barriers_at = staged_bytes(s, t, k->stages) / 4;
-  k->sums_at = k->barriers_at + BARRIER_BYTES / 4;
-  k->located_at = k->staging_floats - uc_ceil_div(x_rows(s, t), 4) * 4;
+/* Fragments of sums that are finished at once: as many as cost no block of a multiprocessor. */
+static int64_t most_at_once(const setting *s, const tiling *t) {
+  int64_t round = t->nt, least = shared_bytes(s, t);
+  if (s->columns != s->e->group_out) return round;
+  for (; round > 1; round /= 2) {
+    int64_t shared = shared_for(s, t, round);
+    if (shared <= s->e->target.shared_bytes &&
+        (shared == least || (s->team > 1 && resident(s, t, shared) >= resident(s, t, least))))
+      break;
+  }
+  return round;
 }
 
 static void set_tiling(const setting *s, const tiling *t, uc_cuda_kernel *k) {
@@ -341,6 +330,7 @@ static void set_tiling(const setting *s, const tiling *t, uc_cuda_kernel *k) {
   k->registers_taken = uc_min(registers_taken(s, t), MOST_REGISTERS);
   k->registers_kept = KEPT_REGISTERS;
   k->copiers = copiers(s, t);
+  k->round = most_at_once(s, t);
   k->bm = k->wide ? s->e->group_out : t->teams_n * t->nt * 8;
   k->samples = t->samples;
   k->x_buffers = x_buffers(s);
@@ -348,7 +338,10 @@ static void set_tiling(const setting *s, const tiling *t, uc_cuda_kernel *k) {
     k->cells[a] = t->cells[a];
     k->x_size[a] = t->cells[a] + s->span[a];
   }
-  use_shared(s, t, k);
+  k->staging_floats = shared_for(s, t, k->round) / 4;
+  k->barriers_at = staged_bytes(s, t) / 4;
+  k->sums_at = k->barriers_at + BARRIER_BYTES / 4;
+  k->located_at = k->staging_floats - uc_ceil_div(x_rows(s, t), 4) * 4;
 }
 
 const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
@@ -369,6 +362,7 @@ const char *uc_cuda_shape_gemm(const uc_cuda_engine *e, uc_cuda_kernel *k,
   k->chunk = all.steps * 8;
   k->steps_ahead = all.team > 1 ? 1 : all.steps;
   k->chunks = all.chunks;
+  k->stages = STAGES;
   k->steps_ahead = all.team > 1 ? 1 : all.steps;
   k->strip = 1;
   k->shared_weights = true;
