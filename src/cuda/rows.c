@@ -67,7 +67,7 @@ uc_cuda_row_view uc_cuda_made_rows(const uc_cuda_engine *e, const uc_cuda_kernel
 upconv_status uc_cuda_put_rows_kernel(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                                       const upconv_tensor *x, const uc_cuda_row_view *v,
                                       int64_t *blocks, uc_cuda_arguments *a) {
-  enum { POSITIONS = 64 }; /* that a block turns around together */
+  enum { POSITIONS = 32 }; /* that a block turns around together */
   int64_t positions = x->shape[2] * x->shape[3] * x->shape[4];
   if (positions > INT32_MAX - POSITIONS)
     return uc_fail(UPCONV_UNSUPPORTED, "x: more than 2^31 positions in a sample");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// x as rows: [sample][position][group][chunk][32 words], zeros beyond the last channel. A block turns some positions of a chunk
+// x as rows: [sample][position][group][chunk][32 words], zeros beyond the last channel. A block turns 32 positions of a chunk
 // around in shared memory, so that both sides are read and written along what is dense.
 
 struct RowsArgs {
   View x;
   u32 *rows;
-  i64 items;          // blocks of positions, of all chunks, groups and samples
+  i64 items;          // blocks of 32 positions, of all chunks, groups and samples
   int n0, begin[3];   // the first sample and position that x holds
   int size[3];        // positions of x
 };
@@ -19,44 +19,30 @@ __device__ __forceinline__ u32 row_word(const RowsArgs &a, i64 at, int group, in
 #endif
 }
 
-// Where x has a position of a sample, in elements.
-__device__ __forceinline__ i64 position_at(const RowsArgs &a, i64 sample, int position) {
-  const int w = position % a.size[2], h = position / a.size[2] % a.size[1], d = position / a.size[2] / a.size[1];
-  return view_index(a.x, a.n0 + (int)sample, 0, a.begin[0] + d, a.begin[1] + h, a.begin[2] + w);
-}
-
-enum {
-  POSITIONS = 64,                  // that a block turns around together
-  EACH = POSITIONS * 32 / 256      // words of a thread
-};
-
-// All words are under way before the first is waited for.
 extern "C" __global__ void __launch_bounds__(256) ROWS_NAME(const __grid_constant__ RowsArgs a) {
-  __shared__ u32 turned[POSITIONS][33];
-  const int positions = a.size[0] * a.size[1] * a.size[2], blocks = (positions + POSITIONS - 1) / POSITIONS;
+  __shared__ u32 turned[32][33];
+  const int positions = a.size[0] * a.size[1] * a.size[2], blocks = (positions + 31) / 32;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   for (i64 item = blockIdx.x; item < a.items; item += gridDim.x) {
-    const int first = (int)(item % blocks) * POSITIONS, chunk = (int)(item / blocks % CHUNKS), group = (int)(item / blocks / CHUNKS % GROUPS);
+    const int first = (int)(item % blocks) * 32, chunk = (int)(item / blocks % CHUNKS), group = (int)(item / blocks / CHUNKS % GROUPS);
     const i64 sample = item / blocks / CHUNKS / GROUPS;
-    u32 word[EACH];
+    __syncthreads();
 #pragma unroll
-    for (int i = 0; i < EACH; i++) {
-      const int position = X_LAST ? warp + 8 * i : i % 2 * 32 + lane, e = X_LAST ? lane : warp + i / 2 * 8;
-      const int there = first + position < positions ? first + position : positions - 1;
-      word[i] = e < EC ? row_word(a, position_at(a, sample, there), group, chunk * EC + e) : 0;
-    }
-    __syncthreads(); // the last item's words have been read
-#pragma unroll
-    for (int i = 0; i < EACH; i++) {
-      const int position = X_LAST ? warp + 8 * i : i % 2 * 32 + lane, e = X_LAST ? lane : warp + i / 2 * 8;
-      turned[position][e] = word[i];
+    for (int i = 0; i < 4; i++) {
+      const int position = X_LAST ? warp + 8 * i : lane, e = X_LAST ? lane : warp + 8 * i;
+      const int all = first + position < positions ? first + position : positions - 1;
+      const int w = all % a.size[2], h = all / a.size[2] % a.size[1], d = all / a.size[2] / a.size[1];
+      if (e < EC)
+        turned[position][e] = row_word(a, view_index(a.x, a.n0 + (int)sample, 0, a.begin[0] + d, a.begin[1] + h, a.begin[2] + w),
+                                       group, chunk * EC + e);
     }
     __syncthreads();
-    u32 *rows = a.rows + (((sample * positions + first) * GROUPS + group) * CHUNKS + chunk) * 32 + lane;
 #pragma unroll
-    for (int i = 0; i < EACH; i++) {
+    for (int i = 0; i < 4; i++) {
       const int position = warp + 8 * i;
-      if (first + position < positions) rows[(i64)position * (GROUPS * CHUNKS * 32)] = turned[position][lane];
+      if (first + position < positions)
+        a.rows[(((sample * positions + first + position) * GROUPS + group) * CHUNKS + chunk) * 32 + lane] =
+            lane < EC ? turned[position][lane] : 0;
     }
   }
 }
