@@ -14,11 +14,13 @@ enum {
   MAX_WINDOW = 16, /* positions of all strips of a lane */
   /* of a product of four warps: an H200 takes as long for fewer, where each warp for itself was faster */
   LEAST_COLUMNS = 32,
+  WARP = 32,
   LANE_GROUPS = 8 /* lanes of a warp that have different cells */
 };
 
 /* What a tiling of the extent into tiles of so many cells costs: outputs, beyond the borders too, and inputs, a halo
-   included; lines of the result that are written in short pieces count more. */
+   included; lines of the result that are written in short pieces count more, and also rows of fewer outputs than a warp has lanes
+   where most of a tile's time is for them. */
 static double tiling_cost(const uc_cuda_kernel *k, const int64_t extent[UC_AXES],
                           const int64_t cells[UC_AXES], int64_t result_bytes) {
   double tiles = 1, outputs = 1, inputs = 1;
@@ -29,6 +31,9 @@ static double tiling_cost(const uc_cuda_kernel *k, const int64_t extent[UC_AXES]
   }
   int64_t line = uc_min(cells[2], extent[2]) * result_bytes;
   double pieces = line >= 64 ? 1 : line >= 32 ? 1.25 : 1.5;
+  int64_t outputs_of_row = uc_min(cells[2], extent[2]) * k->residues[2];
+  if (k->pool < 0 && outputs_of_row < WARP)
+    pieces += (double)(result_bytes * k->residues[0] * k->residues[1]) / 256;
   return tiles * (outputs * pieces + inputs / 4);
 }
 
