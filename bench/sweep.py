@@ -96,8 +96,8 @@ def measure(options: argparse.Namespace) -> list[dict]:
         for text in some:
             known[text] = read_upconv(said.split(f"\n{text}\n", 1)[1].split("\nn", 1)[0], text)
     return [
-        {"model": model, "varied": what, "value": value, "mode": mode, **known[text]}
-        for model, what, value, mode, text in todo
+        {"model": model, "varied": what, "value": value, "mode": mode, "at": at, **known[text]}
+        for at, (model, what, value, mode, text) in enumerate(todo)
         if text in known
     ]
 
@@ -107,7 +107,8 @@ def jumps(points: list[dict]) -> list[tuple[float, dict, dict]]:
     found = []
     for a, b in zip(points, points[1:], strict=False):
         key = ("model", "varied", "mode")
-        if [a[k] for k in key] == [b[k] for k in key]:
+        neighbours = b["at"] == a["at"] + 1  # none left out between them
+        if neighbours and [a[k] for k in key] == [b[k] for k in key]:
             low, high = sorted((a["over_floor"], b["over_floor"]))
             found.append((high / low, a, b))
     return found

@@ -180,7 +180,7 @@ static void emit_params(uc_text *text, const uc_cuda_engine *e) {
 
 /* How often tap k of the source counts in tap k' of the folded kernel, per axis: [K'][K]. */
 static double *tap_map(const uc_lowered *l, int a) {
-  int64_t from = l->source.axis[a].kernel, rows = from;
+  int64_t from = l->source.axis[a].kernel;
   double *map = calloc((size_t)(from * from), sizeof *map);
   for (int64_t k = 0; map && k < from; k++) map[k * from + k] = 1;
   for (int i = 0; map && i < l->fold_count; i++) {
@@ -197,9 +197,7 @@ static double *tap_map(const uc_lowered *l, int a) {
     }
     free(map);
     map = folded;
-    rows = next;
   }
-  (void)rows;
   return map;
 }
 

@@ -65,17 +65,20 @@ static void measures(void) {
   fixture_free(&f);
 }
 
-/* What is measured meanwhile leaves no trace in a graph: it has no nodes. */
-static void while_another_stream_is_captured(void) {
+/* A plan that measures, made while a stream of that kind is captured; model: whether the model must choose. */
+static void plan_while_captured(unsigned stream_kind, int capture, bool model) {
   fixture f;
   uc_cuda_stream stream = NULL;
   uc_cuda_graph graph = NULL;
   upconv_plan *plan = NULL;
   const upconv_plan_options options = {.tuning = UPCONV_TUNING_MEASURE};
-  if (fixture_make(&f) && GPU_CHECK(gpu->cuStreamCreate(&stream, UC_STREAM_NON_BLOCKING)) &&
-      GPU_CHECK(gpu->cuStreamBeginCapture(stream, UC_CAPTURE_GLOBAL))) {
-    CHECK_STATUS(upconv_plan_create(f.context, f.task.problem, f.task.epilogue, &options, &plan),
-                 UPCONV_OK);
+  if (fixture_make(&f) && GPU_CHECK(gpu->cuStreamCreate(&stream, stream_kind)) &&
+      GPU_CHECK(gpu->cuStreamBeginCapture(stream, capture))) {
+    if (CHECK_STATUS(
+            upconv_plan_create(f.context, f.task.problem, f.task.epilogue, &options, &plan),
+            UPCONV_OK) &&
+        model)
+      CHECK_INT(plan->choice, UC_CHOICE_MODEL);
     if (GPU_CHECK(gpu->cuStreamEndCapture(stream, &graph))) GPU_CHECK(gpu->cuGraphDestroy(graph));
   }
   if (stream) GPU_CHECK(gpu->cuStreamDestroy(stream));
@@ -83,24 +86,14 @@ static void while_another_stream_is_captured(void) {
   fixture_free(&f);
 }
 
+/* What is measured meanwhile leaves no trace in a graph: it has no nodes. */
+static void while_another_stream_is_captured(void) {
+  plan_while_captured(UC_STREAM_NON_BLOCKING, UC_CAPTURE_GLOBAL, false);
+}
+
 /* A stream that waits for the default one shows: the model chooses. */
 static void while_a_blocking_stream_is_captured(void) {
-  fixture f;
-  uc_cuda_stream stream = NULL;
-  uc_cuda_graph graph = NULL;
-  upconv_plan *plan = NULL;
-  const upconv_plan_options options = {.tuning = UPCONV_TUNING_MEASURE};
-  if (fixture_make(&f) && GPU_CHECK(gpu->cuStreamCreate(&stream, UC_STREAM_DEFAULT)) &&
-      GPU_CHECK(gpu->cuStreamBeginCapture(stream, UC_CAPTURE_RELAXED))) {
-    if (CHECK_STATUS(
-            upconv_plan_create(f.context, f.task.problem, f.task.epilogue, &options, &plan),
-            UPCONV_OK))
-      CHECK_INT(plan->choice, UC_CHOICE_MODEL);
-    if (GPU_CHECK(gpu->cuStreamEndCapture(stream, &graph))) GPU_CHECK(gpu->cuGraphDestroy(graph));
-  }
-  if (stream) GPU_CHECK(gpu->cuStreamDestroy(stream));
-  upconv_plan_destroy(plan);
-  fixture_free(&f);
+  plan_while_captured(UC_STREAM_DEFAULT, UC_CAPTURE_RELAXED, true);
 }
 
 static const check_test tests[] = {
