@@ -155,14 +155,15 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
   measure_at(e, pass, t, (const int64_t[]){0, 0, 0}, box, layout, slot_at, &widest);
   measure_at(e, pass, t, last, box, layout, slot_at, &widest);
   measure_input(e, pass, t);
-  int64_t at = 0;
+  /* The input tile first: its channels are read at large steps, and processors fetch ahead at such steps, tens of kilobytes
+     beyond its end. That must not be where another thread writes. */
+  t->x_at = 0;
+  int64_t at = padded(t->x_channels * t->x_channel) + 2 * UC_PAD;
   for (int i = 0; i < pass->slot_count; i++) {
     int64_t size = padded(slot_at[i]);
     slot_at[i] = at;
     at += size;
   }
-  t->x_at = at;
-  at += padded(t->x_channels * t->x_channel) + 2 * UC_PAD;
   t->taps_at = at;
   at += e->products ? padded(kernel_extents(e) * 6) : padded(4 * e->max_taps);
   at += measure_panels(e, t, at);
