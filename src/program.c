@@ -239,7 +239,33 @@ static void choose_split(const uc_pass *pass, uc_step *step, uc_op_class class) 
   }
 }
 
-static bool needs_copy(const uc_pass *pass, const uc_step *step, const upconv_op *op, int s) {
+/* The step from which k has its layout: the convolution, a pool, or what reads neither. Two of them may lie differently with
+   the same split, the convolution's rows at the pitch of its inputs' for one. */
+static int layout_origin(const uc_pass *pass, const upconv_epilogue *tail, int k) {
+  const uc_step *step = &pass->step[k];
+  if (step->kind != UC_STEP_OP || uc_op_classify(tail->op[step->op].kind) == UC_CLASS_POOL)
+    return k;
+  for (int i = 0; i < UPCONV_MAX_OPERANDS; i++)
+    if (step->source[i] >= 0 && pass->step[step->source[i]].kind != UC_STEP_LOAD)
+      return layout_origin(pass, tail, step->source[i]);
+  return k;
+}
+
+static bool one_origin(const uc_pass *pass, const upconv_epilogue *tail, const uc_step *step) {
+  int first = -1;
+  for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
+    int s = step->source[i];
+    if (s < 0 || pass->step[s].kind == UC_STEP_LOAD) continue;
+    int origin = layout_origin(pass, tail, s);
+    if (first >= 0 && origin != first) return false;
+    first = origin;
+  }
+  return true;
+}
+
+static bool needs_copy(const uc_pass *pass, const upconv_epilogue *tail, const uc_step *step,
+                       int s) {
+  const upconv_op *op = &tail->op[step->op];
   const uc_step *source = &pass->step[s];
   if (uc_op_classify(op->kind) == UC_CLASS_POOL) {
     for (int a = 0; a < UC_AXES; a++)
@@ -247,7 +273,8 @@ static bool needs_copy(const uc_pass *pass, const uc_step *step, const upconv_op
     return false;
   }
   return source->kind != UC_STEP_LOAD &&
-         (uses(pass, s) > 1 || !same_split(source->split, step->split));
+         (uses(pass, s) > 1 || !same_split(source->split, step->split) ||
+          !one_origin(pass, tail, step));
 }
 
 typedef struct slots {
@@ -286,7 +313,7 @@ static void assign_slots(uc_pass *pass, const upconv_epilogue *tail, slots *s) {
     int reuse = -1;
     if (operator) {
       for (int i = 0; i < UPCONV_MAX_OPERANDS; i++)
-        if (step->source[i] >= 0 && needs_copy(pass, step, &tail->op[step->op], step->source[i]))
+        if (step->source[i] >= 0 && needs_copy(pass, tail, step, step->source[i]))
           step->copy[i] = take_slot(s);
       if (class == UC_CLASS_ELEMENTWISE) reuse = in_place_source(pass, s, k);
     }

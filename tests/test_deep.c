@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the random suite's small problems do not reach on the CPU: several chunks of input channels, several runs of positions,
- * groups of samples, parts of the output channels. Every candidate with every instruction set, for 1, 2, 3 and 7 threads,
+ * groups of samples, parts of the output channels; the convolution and a pool, laid out differently, in one operator. Every candidate with every instruction set, for 1, 2, 3 and 7 threads,
  * against the oracle and against each other, bit by bit.
  */
 // labels: parallel valgrind
@@ -26,6 +26,7 @@ static const char *const texts[] = {
     "n2 ci130 co5 in4x5 k1x5 s2x4 p0x1 op1 | mean hw | sigmoid | mul %0",
     "n2 ci33 co4 in3x33 k2 s2 bias x=f16 y=bf16 xlayout=ndhwc ylayout=ndhwc",
     "n7 ci64 co24 in3x3 k2 s3 bias | avg_pool 3",
+    "n2 ci4 co8 in6x5 k3 p1 | clamp -4 4 | avg_pool 1 | sub %0 %2",
 };
 
 static const int threads[] = {1, 2, 3, 7};
@@ -68,18 +69,17 @@ static void release(setup *s) {
 }
 
 /* y, by so many threads of the instruction set that UPCONV_ISA names. */
-static bool run(const setup *s, const char *candidate, int count, random_tensor *y) {
+static bool run(const setup *s, const upconv_plan_options *forced, int count, random_tensor *y) {
   uint64_t random = 5;
   upconv_context *context = NULL;
   upconv_plan *plan = NULL;
   upconv_context_options options = {.threads = count};
-  upconv_plan_options forced = {.candidate = candidate};
   random_tensor_create(&random, s->desc.y_dtype, s->desc.spatial_dims + 2, s->y_shape,
                        s->desc.y_layout, true, false, y);
   upconv_arguments a = {.x = s->inputs.x.view, .y = y->view};
   bool held =
       CHECK_STATUS(upconv_context_create(&options, &context), UPCONV_OK) &&
-      CHECK_STATUS(upconv_plan_create(context, s->problem, s->epilogue, &forced, &plan),
+      CHECK_STATUS(upconv_plan_create(context, s->problem, s->epilogue, forced, &plan),
                    UPCONV_OK) &&
       CHECK_STATUS(upconv_plan_workspace_size(plan, a.x.shape, &a.workspace_size), UPCONV_OK);
   if (held) {
@@ -97,15 +97,16 @@ static bool run(const setup *s, const char *candidate, int count, random_tensor 
   return held;
 }
 
-static void check_candidate(const setup *s, const char *isa, const char *candidate) {
+static void check_candidate(const setup *s, const char *isa, const upconv_plan_options *forced) {
   random_tensor first, y;
   double worst = -1;
-  check_context("%s, %s, %s", s->text, isa, candidate);
-  if (run(s, candidate, threads[0], &first)) {
+  check_context("%s, %s, %s%s", s->text, isa, forced->candidate,
+                forced->no_rewrite ? ", as written" : "");
+  if (run(s, forced, threads[0], &first)) {
     CHECK_STATUS(upconv_compare(&first.view, s->value, s->bound, &worst, NULL), UPCONV_OK);
     CHECK_MSG(worst >= 0 && worst <= 1, "off by %g bounds", worst);
     for (size_t t = 1; t < CHECK_COUNT(threads); t++) {
-      if (run(s, candidate, threads[t], &y))
+      if (run(s, forced, threads[t], &y))
         CHECK_MSG(memcmp(first.view.data, y.view.data,
                          (size_t)random_tensor_count(&y.view) * upconv_dtype_size(y.view.dtype)) ==
                       0,
@@ -125,8 +126,10 @@ static void deep_channels(void) {
     if (prepare(&s, texts[i]))
       for (int k = 0; (isa = uc_isa_available(k)); k++) {
         setenv("UPCONV_ISA", isa->name, 1);
-        for (size_t c = 0; c < CHECK_COUNT(candidates); c++)
-          check_candidate(&s, isa->name, candidates[c]);
+        for (size_t c = 0; c < 2 * CHECK_COUNT(candidates); c++)
+          check_candidate(
+              &s, isa->name,
+              &(upconv_plan_options){.candidate = candidates[c / 2], .no_rewrite = c % 2});
         unsetenv("UPCONV_ISA");
       }
     release(&s);

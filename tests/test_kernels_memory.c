@@ -187,6 +187,84 @@ static void rows_past_the_caches(void) {
       for (size_t l = 0; l < CHECK_COUNT(lengths); l++) check_stream_row(isa, before, lengths[l]);
 }
 
+/* ---- planes ---- */
+
+static const int64_t plane_lengths[] = {1, 2, 5, 8, 15, 16, 17, 31, 33, 48, 96, 100};
+
+/* Zeros around what is read, which ends where memory ends; what may be junk lies beyond the last row alone. */
+static void check_load_plane(const uc_isa *isa, int64_t n, int64_t begin, int64_t end,
+                             int64_t gap) {
+  enum { ROWS = 3 };
+  int64_t dst_row = n + gap, count = end - begin, src_row = count + 3;
+  size_t src_bytes = (size_t)((ROWS - 1) * src_row + count) * sizeof(float);
+  float *src = edge_alloc(src_bytes);
+  for (size_t i = 0; i < src_bytes / sizeof *src; i++) src[i] = number((int64_t)i);
+  float *dst = check_alloc((size_t)(ROWS * dst_row + UC_PAD) * sizeof *dst, 0);
+  isa->load_plane(&(uc_plane_load){dst, src, dst_row, src_row, ROWS, begin, end, n});
+  for (int64_t r = 0; r < ROWS; r++)
+    for (int64_t i = 0; i < n; i++)
+      CHECK_MSG(dst[r * dst_row + i] ==
+                    (i >= begin && i < end ? number(r * src_row + i - begin) : 0.0F),
+                "%s: element %d of row %d, [%d, %d) of %d", isa->name, (int)i, (int)r, (int)begin,
+                (int)end, (int)n);
+  CHECK_FREE(dst);
+  edge_free(src, src_bytes);
+}
+
+static void loading_planes(void) {
+  const uc_isa *isa;
+  for (int k = 0; (isa = uc_isa_available(k)); k++)
+    for (size_t l = 0; l < CHECK_COUNT(plane_lengths); l++)
+      for (int64_t begin = 0; begin < 3; begin++)
+        for (int64_t end = plane_lengths[l]; end > plane_lengths[l] - 3 && end > begin; end--)
+          for (int64_t gap = 0; gap < 30; gap += 13)
+            check_load_plane(isa, plane_lengths[l], begin, end, gap);
+}
+
+/* The rows are right, what lies before, between and behind them keeps its bytes; p: all but where they lie. */
+static void check_store_plane(const uc_isa *isa, uc_plane_store p, int64_t before) {
+  int64_t positions = (p.n + p.split - 1) / p.split;
+  p.row = positions + 3;
+  p.residue = p.rows * p.row + 7;
+  size_t src_bytes = (size_t)(p.split * p.residue + UC_PAD) * sizeof(float);
+  float *src = edge_alloc(src_bytes);
+  for (size_t i = 0; i < src_bytes / sizeof *src; i++) src[i] = number((int64_t)i);
+  int64_t size =
+      (before + p.rows * p.dst_row + 35) / 16 * 16; /* it begins at a line, as it ends at a page */
+  memory m = memory_new(UPCONV_F32, size), wanted = memory_new(UPCONV_F32, size);
+  memset(m.data, CHECK_POISON, bytes_of(UPCONV_F32, size));
+  memset(wanted.data, CHECK_POISON, bytes_of(UPCONV_F32, size));
+  for (int64_t r = 0; r < p.rows; r++)
+    for (int64_t i = 0; i < p.n; i++)
+      uc_store(wanted.data, UPCONV_F32, before + r * p.dst_row + i,
+               (double)src[r * p.row + i % p.split * p.residue + i / p.split]);
+  p.src = src;
+  p.dst = (float *)(void *)m.data + before;
+  isa->store_plane(&p);
+  isa->stream_end();
+  CHECK_MSG(memcmp(m.data, wanted.data, bytes_of(UPCONV_F32, size)) == 0,
+            "%s, %d rows of %d, %d apart, split %d, from %d on%s", isa->name, (int)p.rows, (int)p.n,
+            (int)p.dst_row, (int)p.split, (int)before, p.stream ? ", past the caches" : "");
+  edge_free(src, src_bytes);
+  memory_free(m);
+  memory_free(wanted);
+}
+
+static void storing_planes(void) {
+  const uc_isa *isa;
+  for (int k = 0; (isa = uc_isa_available(k)); k++)
+    for (size_t l = 0; l < CHECK_COUNT(plane_lengths); l++)
+      for (int64_t gap = 0; gap < 40; gap = gap < 16 ? gap + 16 : gap + 13)
+        for (int64_t before = 0; before < 20; before = before ? before * 2 : 1)
+          for (int choice = 0; choice < 12; choice++) {
+            uc_plane_store p = {.rows = choice / 2 % 3 * 2 + 1, .split = choice / 6 + 1};
+            p.n = plane_lengths[l];
+            p.dst_row = p.n + gap;
+            p.stream = choice % 2;
+            check_store_plane(isa, p, before);
+          }
+}
+
 static void rows_of_any_stride(void) {
   const uc_isa *isa;
   for (int k = 0; (isa = uc_isa_available(k)); k++)
@@ -359,6 +437,8 @@ int main(int argc, char **argv) {
       {"every_f16_and_bf16_to_float", every_f16_and_bf16_to_float},
       {"every_float_to_f16_and_bf16", every_float_to_f16_and_bf16},
       {"rows_past_the_caches", rows_past_the_caches},
+      {"loading_planes", loading_planes},
+      {"storing_planes", storing_planes},
       {"rows_of_any_stride", rows_of_any_stride},
       {"copying_pieces", copying_pieces},
       {"adding_spans", adding_spans},

@@ -59,8 +59,8 @@ static sizes sizes_of(const uc_lowered *lowered) {
   return z;
 }
 
-/* Time were everything multiply-adds. The factors below are fits to 60 problems, each measured with these three candidates
-   on one thread; see docs/DECISIONS.md. */
+/* Time were everything multiply-adds. The factors below are fits to 330 problems, each measured with these three candidates;
+   see docs/DECISIONS.md. */
 static double plain_cost(const upconv_context *context, const uc_lowered *lowered) {
   return macs(lowered) /
          (VECTOR_MACS_PER_LANE * context->isa->width * uc_threads_count(context->threads));
@@ -70,8 +70,8 @@ static double plain_cost(const upconv_context *context, const uc_lowered *lowere
    are mostly padding. */
 static double tiled_cost(const upconv_context *context, const uc_lowered *lowered) {
   sizes z = sizes_of(lowered);
-  double factor = 0.93 + 1.2 / z.out + 33 / z.products;
-  if (z.out == 1) factor += 0.7;
+  double factor = 0.93 + 1.0 / z.out + 24 / z.products;
+  if (z.out == 1) factor += 1;
   if (z.width < UC_PAD) factor += 2 / z.width;
   return plain_cost(context, lowered) * factor;
 }
@@ -79,15 +79,14 @@ static double tiled_cost(const upconv_context *context, const uc_lowered *lowere
 /* Each number gathered into a panel is worth it for many output channels. */
 static double panels_cost(const upconv_context *context, const uc_lowered *lowered) {
   sizes z = sizes_of(lowered);
-  return PANELS_START +
-         plain_cost(context, lowered) * (0.84 + 7.5 / z.out + 8 / z.in + 4 / z.products);
+  return PANELS_START + plain_cost(context, lowered) * (0.9 + 9.2 / z.out + 45 / z.products);
 }
 
 /* Each product written and added where it belongs is worth it for many input channels. */
 static double products_cost(const upconv_context *context, const uc_lowered *lowered) {
   sizes z = sizes_of(lowered);
   return PRODUCTS_START +
-         plain_cost(context, lowered) * (0.78 + 0.6 / z.out + 13 / z.in + 20 / z.products);
+         plain_cost(context, lowered) * (0.85 + 0.6 / z.out + 13 / z.in + 20 / z.products);
 }
 
 static double direct_cost(const upconv_context *context, const uc_lowered *lowered) {

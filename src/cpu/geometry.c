@@ -40,24 +40,31 @@ upconv_status uc_engine_shapes(const uc_engine *e, const int64_t x_shape[UC_RANK
 
 /* ---- how much scratch a tile takes ---- */
 
+/* Channels of the largest block: the least that a round can be. Where groups are smaller, as in depthwise convolutions,
+   channels have nothing in common, and a larger tile is worth more. */
+static int64_t least_round(const uc_engine *e, const uc_pass *pass) {
+  return pass->conv ? uc_max(1, uc_min(UC_MAX_MC, e->group_out)) : UC_MAX_MC;
+}
+
 /* Channels that a step's buffer must hold. A round takes whole blocks, so it may exceed block_channels once. */
-static int64_t step_channels(const uc_pass *pass, const uc_step *step, const uc_tiling *t) {
+static int64_t step_channels(const uc_engine *e, const uc_pass *pass, const uc_step *step,
+                             const uc_tiling *t) {
   if (pass->all_channels || step->channels == 1) return step->channels;
-  return uc_min(step->channels, uc_max(t->block_channels, UC_MAX_MC));
+  return uc_min(step->channels, uc_max(t->block_channels, least_round(e, pass)));
 }
 
 static void grow(int64_t *size, int64_t wanted) { *size = uc_max(*size, wanted); }
 
-static void measure_copies(const uc_pass *pass, const upconv_epilogue *tail, const uc_step *step,
-                           const uc_layout *own, const uc_box *box, const uc_tiling *t,
-                           int64_t *slot_size) {
+static void measure_copies(const uc_engine *e, const uc_pass *pass, const upconv_epilogue *tail,
+                           const uc_step *step, const uc_layout *own, const uc_box *box,
+                           const uc_tiling *t, int64_t *slot_size) {
   for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
     if (step->copy[i] < 0) continue;
     const uc_step *source = &pass->step[step->source[i]];
     uc_layout copy = *own;
     if (uc_op_classify(tail->op[step->op].kind) == UC_CLASS_POOL)
       uc_layout_init(&copy, &box[step->source[i]], (const int64_t[]){1, 1, 1}, 0);
-    grow(&slot_size[step->copy[i]], copy.channel * step_channels(pass, source, t));
+    grow(&slot_size[step->copy[i]], copy.channel * step_channels(e, pass, source, t));
   }
 }
 
@@ -87,15 +94,16 @@ static void measure_at(const uc_engine *e, const uc_pass *pass, uc_tiling *t,
   for (int k = 0; k < pass->step_count; k++) {
     const uc_step *step = &pass->step[k];
     grow(widest, box[k].size[2]);
-    grow(&slot_size[step->slot], layout[k].channel * step_channels(pass, step, t));
-    if (step->kind == UC_STEP_OP) measure_copies(pass, tail, step, &layout[k], box, t, slot_size);
+    grow(&slot_size[step->slot], layout[k].channel * step_channels(e, pass, step, t));
+    if (step->kind == UC_STEP_OP)
+      measure_copies(e, pass, tail, step, &layout[k], box, t, slot_size);
   }
 }
 
 static void measure_input(const uc_engine *e, const uc_pass *pass, uc_tiling *t) {
   t->x_channels = t->x_channel = 0;
   if (!pass->conv || t->panels || e->products) return;
-  int64_t round = uc_max(t->block_channels, UC_MAX_MC);
+  int64_t round = uc_max(t->block_channels, least_round(e, pass));
   int64_t groups = uc_min(e->lowered->conv.groups, uc_max(1, round / e->group_out));
   t->x_channels = e->chunk < e->group_in ? e->chunk : e->group_in * groups;
   uc_box box = {.begin = {0, 0, 0}};
@@ -155,19 +163,20 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
   measure_at(e, pass, t, (const int64_t[]){0, 0, 0}, box, layout, slot_at, &widest);
   measure_at(e, pass, t, last, box, layout, slot_at, &widest);
   measure_input(e, pass, t);
-  int64_t at = 0;
+  /* The input tile first: its channels are read at large steps, and processors fetch ahead at such steps, tens of kilobytes
+     beyond its end. That must not be where another thread writes. */
+  t->x_at = 0;
+  int64_t at = padded(t->x_channels * t->x_channel) + 2 * UC_PAD;
   for (int i = 0; i < pass->slot_count; i++) {
     int64_t size = padded(slot_at[i]);
     slot_at[i] = at;
     at += size;
   }
-  t->x_at = at;
-  at += padded(t->x_channels * t->x_channel) + 2 * UC_PAD;
   t->taps_at = at;
   at += e->products ? padded(kernel_extents(e) * 6) : padded(4 * e->max_taps);
   at += measure_panels(e, t, at);
   t->rows_at = at;
-  at += padded(widest) * (step_channels(pass, &pass->step[pass->target], t) + 1);
+  at += padded(widest) * (step_channels(e, pass, &pass->step[pass->target], t) + 1);
   t->channels_at = at;
   at += 2 * CHANNEL_PIECE;
   t->steps_at = at;
@@ -305,7 +314,7 @@ static bool takes_whole(chooser *c, int64_t channels) {
   memcpy(t->tile, t->extent, sizeof t->tile);
   while (t->block_channels < channels) t->block_channels *= 2;
   if (fits(c)) return true;
-  t->block_channels = UC_MAX_MC;
+  t->block_channels = least_round(c->e, c->pass);
   return false;
 }
 
@@ -331,7 +340,7 @@ static bool choose_panels(chooser *c) {
   while (!suits(c) && t->tile[2] > c->unit[2] * UC_PAD)
     t->tile[2] = even(t->extent[2], t->tile[2] / 2, c->unit[2]);
   if (!suits(c)) {
-    *t = (uc_tiling){.block_channels = UC_MAX_MC,
+    *t = (uc_tiling){.block_channels = least_round(c->e, c->pass),
                      .segments = 1,
                      .samples = 1,
                      .extent = {t->extent[0], t->extent[1], t->extent[2]}};
@@ -363,7 +372,7 @@ static bool choose_panels(chooser *c) {
 
 void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK],
                       bool panels, int64_t *slot_at, uc_tiling *t) {
-  *t = (uc_tiling){.block_channels = UC_MAX_MC, .segments = 1, .samples = 1};
+  *t = (uc_tiling){.block_channels = least_round(e, pass), .segments = 1, .samples = 1};
   /* the target's extents: those of the result, or of what the reduction reads */
   int target =
       pass->reduce_op >= 0 ? e->lowered->tail->op[pass->reduce_op].operand[0].index : pass->result;

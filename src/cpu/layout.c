@@ -186,10 +186,55 @@ static void load_channel_row(const uc_isa *isa, const uc_layout *to, float *dst,
   }
 }
 
+/* The part of [begin, begin + size) that is in `range`, counted from begin. */
+static uc_range clip(uc_range range, int64_t begin, int64_t size) {
+  int64_t first = uc_min(size, uc_max(0, range.begin - begin));
+  return (uc_range){first, uc_max(first, uc_min(size, range.end - begin))};
+}
+
+/* One plane of one channel, from f32 memory whose rows are dense. */
+static void load_plane(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *t,
+                       const int64_t at[3], bool inside, const uc_range valid[UC_AXES]) {
+  const int64_t *begin = to->box.begin, *size = to->box.size;
+  uc_range h = clip(valid[1], begin[1], size[1]), w = clip(valid[2], begin[2], size[2]);
+  if (!inside || w.begin == w.end) h = (uc_range){0, 0};
+  uc_plane_load rows = {.dst = dst, .dst_row = to->row, .rows = h.begin, .n = size[2]};
+  isa->load_plane(&rows);
+  rows.dst += h.begin * to->row;
+  rows.rows = size[1] - h.begin;
+  if (h.begin < h.end) {
+    rows.src = (const float *)(const void *)element(t, at[0], at[1], at[2], begin[1] + h.begin,
+                                                    begin[2] + w.begin);
+    rows.src_row = t->stride[3];
+    rows.rows = h.end - h.begin;
+    rows.begin = w.begin;
+    rows.end = w.end;
+    isa->load_plane(&rows);
+    rows = (uc_plane_load){
+        .dst = dst + h.end * to->row, .dst_row = to->row, .rows = size[1] - h.end, .n = size[2]};
+  }
+  isa->load_plane(&rows);
+}
+
+/* Planes in ascending order: what a plane's last row spills is the next one's, or the padding between channels. */
+static void load_planes(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *t,
+                        int64_t n, int64_t c0, int64_t channels, const uc_range valid[UC_AXES]) {
+  for (int64_t c = 0; c < channels; c++)
+    for (int64_t d = 0; d < to->box.size[0]; d++) {
+      int64_t at[3] = {n, c0 + c, to->box.begin[0] + d};
+      load_plane(isa, to, dst + c * to->channel + d * to->plane, t, at, holds(valid[0], at[2]),
+                 valid);
+    }
+}
+
 void uc_layout_load(const uc_isa *isa, const uc_layout *to, float *dst, const upconv_tensor *t,
                     int64_t n, int64_t c0, int64_t channels) {
   uc_range valid[UC_AXES];
   for (int i = 0; i < UC_AXES; i++) valid[i] = present(t, i);
+  if (t->dtype == UPCONV_F32 && t->stride[4] == 1 && natural(to)) {
+    load_planes(isa, to, dst, t, n, c0, channels, valid);
+    return;
+  }
   /* rows in ascending order: a padded row may spill into the next one, which is then written */
   for (int64_t d = 0; d < to->box.size[0]; d++)
     for (int64_t h = 0; h < to->box.size[1]; h++) {
@@ -221,6 +266,32 @@ static void store_last(const uc_isa *isa, const uc_layout *l, const float *src, 
   isa->store_transposed(to, t->dtype, t->stride[4], scratch, pitch, channels, l->box.size[2]);
 }
 
+/* Planes of f32 memory whose rows are dense, in one or two residues, go out in one call for each residue along H. What is
+   interleaved past the caches must go there by lines. */
+static bool plane_at_once(const uc_layout *l, const upconv_tensor *t, bool stream, const char *to) {
+  if (t->dtype != UPCONV_F32 || t->stride[4] != 1 || l->split[2] > 2) return false;
+  const int64_t line = UC_ALIGN / (int64_t)sizeof(float);
+  bool lines = (uintptr_t)to % UC_ALIGN == 0;
+  for (int a = 1; a < 4; a++) lines = lines && t->stride[a] % line == 0;
+  return l->split[2] == 1 || !stream || lines;
+}
+
+static void store_plane(const uc_isa *isa, const uc_layout *l, const float *src, float *to,
+                        int64_t dst_row, bool stream) {
+  uc_plane_store rows = {.dst_row = l->split[1] * dst_row,
+                         .row = l->row,
+                         .split = l->split[2],
+                         .residue = l->volume,
+                         .n = l->box.size[2],
+                         .stream = stream};
+  for (int64_t h = 0; h < l->split[1] && h < l->box.size[1]; h++) {
+    rows.dst = to + h * dst_row;
+    rows.src = src + uc_layout_row(l, 0, h, 0);
+    rows.rows = uc_layout_positions(l, 1, h);
+    isa->store_plane(&rows);
+  }
+}
+
 /* Channels-last memory takes all channels of a row at once, other memory channel by channel. */
 void uc_layout_store(const uc_isa *isa, const uc_layout *l, const float *src,
                      const upconv_tensor *t, int64_t n, int64_t c0, int64_t channels, bool stream,
@@ -229,9 +300,15 @@ void uc_layout_store(const uc_isa *isa, const uc_layout *l, const float *src,
   int64_t size = (int64_t)upconv_dtype_size(t->dtype);
   char *first =
       (char *)(uintptr_t)element(t, n, c0, l->box.begin[0], l->box.begin[1], l->box.begin[2]);
+  bool planes = !last && plane_at_once(l, t, stream, first);
   for (int64_t c = 0; c < (last ? 1 : channels); c++)
     for (int64_t d = 0; d < l->box.size[0]; d++) {
       char *to = first + (c * t->stride[1] + d * t->stride[2]) * size;
+      if (planes) {
+        store_plane(isa, l, src + c * l->channel + uc_layout_row(l, d, 0, 0), (float *)(void *)to,
+                    t->stride[3], stream);
+        continue;
+      }
       for (int64_t h = 0; h < l->box.size[1]; h++, to += t->stride[3] * size)
         if (last) {
           store_last(isa, l, src, to, t, d, h, channels, scratch);

@@ -88,15 +88,22 @@ static void store_task(void *argument, int64_t task, int worker) {
   if (job->run->stream) job->run->engine->isa->stream_end();
 }
 
-/* Whether storing past the caches pays: they could not hold y, and rows are whole lines for the most part. */
+/* Floats that are stored one after the other without a gap: a row of a tile, or a plane of whole rows in natural order. */
+static int64_t stored_run(const uc_run *run, const upconv_tensor *to) {
+  int64_t row = uc_min(run->tiling.tile[2], to->shape[4]);
+  const int64_t *split = run->pass->step[run->pass->target].split;
+  bool dense = row == to->shape[4] && to->stride[3] == row && split[1] == 1 && split[2] == 1;
+  return dense ? row * uc_min(run->tiling.tile[1], to->shape[3]) : row;
+}
+
+/* Whether storing past the caches pays: they could not hold y, and what is stored is whole lines for the most part. */
 static bool streams(const uc_run *run, const upconv_tensor *to) {
-  enum { LEAST_ROW = 32 };
+  enum { LEAST_RUN = 32 };
   double bytes = sizeof(float);
   for (int a = 0; a < UC_RANK; a++) bytes *= (double)to->shape[a];
   bool last = run->pass->result == run->engine->program.value_count - 1;
   return last && to->dtype == UPCONV_F32 && to->stride[4] == 1 &&
-         run->tiling.tile[2] >= LEAST_ROW && to->shape[4] >= LEAST_ROW &&
-         bytes > run->engine->stream_bytes;
+         stored_run(run, to) >= LEAST_RUN && bytes > run->engine->stream_bytes;
 }
 
 static void run_store(uc_run *run) {

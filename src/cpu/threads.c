@@ -10,7 +10,12 @@
 
 #include "../status.h"
 
-enum { MAX_THREADS = 1024 };
+enum { MAX_THREADS = 1024, LINE = 128 /* bytes that processors pass on together, at most */ };
+
+/* Tasks that a worker has left, as units: the first in the upper half, the end in the lower one. */
+typedef struct share {
+  _Alignas(LINE) _Atomic uint64_t left;
+} share;
 
 struct uc_threads {
   int count;   /* with the caller */
@@ -25,7 +30,8 @@ struct uc_threads {
   uc_task task;
   void *job;
   int64_t total;
-  _Atomic int64_t next;
+  int64_t unit; /* tasks of a unit: one, unless there are more tasks than a half can count */
+  share *share; /* per worker */
 };
 
 typedef struct worker_start {
@@ -33,11 +39,59 @@ typedef struct worker_start {
   int worker;
 } worker_start;
 
+static uint64_t make_left(uint64_t first, uint64_t end) { return first << 32 | end; }
+
+static uint32_t units_left(uint64_t left) { return (uint32_t)left - (uint32_t)(left >> 32); }
+
+/* The first unit of a share, or its last one; -1 where none is left. */
+static int64_t take(share *s, bool last) {
+  uint64_t left = atomic_load_explicit(&s->left, memory_order_relaxed);
+  while (units_left(left) > 0) {
+    uint64_t rest = last ? left - 1 : left + make_left(1, 0);
+    if (atomic_compare_exchange_weak_explicit(&s->left, &left, rest, memory_order_relaxed,
+                                              memory_order_relaxed))
+      return (int64_t)(last ? (uint32_t)rest : left >> 32);
+  }
+  return -1;
+}
+
+/* NULL: all are empty. */
+static share *fullest(const uc_threads *pool) {
+  share *most = NULL;
+  uint32_t most_left = 0;
+  for (int i = 0; i < pool->count; i++) {
+    uint32_t left = units_left(atomic_load_explicit(&pool->share[i].left, memory_order_relaxed));
+    if (left <= most_left) continue;
+    most = &pool->share[i];
+    most_left = left;
+  }
+  return most;
+}
+
+/* Equal shares of tasks that follow each other: neighbours write neighbouring memory, and lines that two processors write in
+   turns are slow to come, above all where these have no cache in common. */
+static void deal(uc_threads *pool, int64_t count) {
+  pool->total = count;
+  pool->unit = count / INT32_MAX + 1;
+  uint64_t units = (uint64_t)((count + pool->unit - 1) / pool->unit), n = (uint64_t)pool->count;
+  for (uint64_t i = 0; i < n; i++)
+    atomic_store_explicit(&pool->share[i].left, make_left(i * units / n, (i + 1) * units / n),
+                          memory_order_relaxed);
+}
+
+/* The worker's own tasks, and then, one by one from the end, those of whoever has most left. */
 static void drain(uc_threads *pool, int worker) {
   for (;;) {
-    int64_t task = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
-    if (task >= pool->total) return;
-    pool->task(pool->job, task, worker);
+    int64_t unit = take(&pool->share[worker], false);
+    if (unit < 0) {
+      share *other = fullest(pool);
+      if (!other) return;
+      unit = take(other, true);
+      if (unit < 0) continue;
+    }
+    int64_t first = unit * pool->unit;
+    for (int64_t i = 0; i < pool->unit && first + i < pool->total; i++)
+      pool->task(pool->job, first + i, worker);
   }
 }
 
@@ -92,7 +146,8 @@ upconv_status uc_threads_create(int threads, uc_threads **result) {
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->wake, NULL);
   pthread_cond_init(&pool->done, NULL);
-  bool ok = pool->thread != NULL;
+  pool->share = aligned_alloc(LINE, (size_t)threads * sizeof *pool->share);
+  bool ok = pool->thread && pool->share;
   for (int worker = 1; ok && worker < threads; worker++) ok = start_worker(pool, worker);
   if (!ok) {
     uc_threads_destroy(pool);
@@ -114,6 +169,7 @@ void uc_threads_destroy(uc_threads *pool) {
   pthread_mutex_destroy(&pool->lock);
   pthread_cond_destroy(&pool->wake);
   pthread_cond_destroy(&pool->done);
+  free(pool->share);
   free(pool->thread);
   free(pool);
 }
@@ -132,8 +188,7 @@ void uc_threads_run(uc_threads *pool, int64_t count, uc_task task, void *job) {
   pthread_mutex_lock(&pool->lock);
   pool->task = task;
   pool->job = job;
-  pool->total = count;
-  atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
+  deal(pool, count);
   pool->running = pool->count - 1;
   pool->generation++;
   pthread_cond_broadcast(&pool->wake);

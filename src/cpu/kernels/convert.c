@@ -93,21 +93,6 @@ void uc_name(store_row)(void *dst, upconv_dtype dtype, int64_t stride, const flo
 
 enum { LINE = 16 }; /* floats of a cache line */
 
-/* A whole line, at its start. */
-UC_INLINE void stream_line(float *dst, const float *src) {
-#if defined(UPCONV_ISA_AVX512)
-  _mm512_stream_ps(dst, vf_load(src));
-#elif defined(UPCONV_ISA_AVX2)
-  UC_UNROLL
-  for (int i = 0; i < LINE; i += VL) _mm256_stream_ps(dst + i, vf_load(src + i));
-#elif defined(__SSE2__)
-  UC_UNROLL
-  for (int i = 0; i < LINE; i += VL) _mm_stream_ps(dst + i, vf_load(src + i));
-#else
-  memcpy(dst, src, LINE * sizeof *dst);
-#endif
-}
-
 void uc_name(stream_row)(float *dst, const float *src, int64_t n) {
   int64_t head = (int64_t)(-((uintptr_t)dst / sizeof *dst) % LINE), i = head < n ? head : n;
   if ((uintptr_t)dst % sizeof *dst != 0) i = n; /* no line begins at an element */

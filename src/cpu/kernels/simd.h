@@ -161,6 +161,27 @@ UC_INLINE vf vf_load_n(const float *p, int64_t n) {
 
 #endif
 
+/* ---- past the caches ---- */
+
+/* p lies at a multiple of the vector's size. Memory sees whole lines alone if all of one is stored in a row. */
+UC_INLINE void vf_stream(float *p, vf v) {
+#if defined(UPCONV_ISA_AVX512)
+  _mm512_stream_ps(p, v);
+#elif defined(UPCONV_ISA_AVX2)
+  _mm256_stream_ps(p, v);
+#elif defined(__SSE2__)
+  _mm_stream_ps(p, v);
+#else
+  vf_store(p, v);
+#endif
+}
+
+/* 16 floats: a line, at its start. */
+UC_INLINE void stream_line(float *dst, const float *src) {
+  UC_UNROLL
+  for (int i = 0; i < 16; i += VL) vf_stream(dst + i, vf_load(src + i));
+}
+
 /* ---- masks and selection ---- */
 
 #if defined(UPCONV_ISA_AVX512)
@@ -185,6 +206,17 @@ UC_INLINE vf vf_select(vm mask, vf a, vf b) {
 }
 
 #endif
+
+/* The first n lanes of a, then the others of b. */
+UC_INLINE vf vf_join(vf a, vf b, int64_t n) {
+#if defined(UPCONV_ISA_AVX512)
+  return vf_select(first_lanes(n), a, b);
+#elif VL == 8
+  return vf_select((vi){0, 1, 2, 3, 4, 5, 6, 7} < (int32_t)n - (vi){0}, a, b);
+#else
+  return vf_select((vi){0, 1, 2, 3} < (int32_t)n - (vi){0}, a, b);
+#endif
+}
 
 UC_INLINE vu vu_select(vu mask, vu a, vu b) { return (mask & a) | (~mask & b); }
 

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows of a plane into a tile and out of one, all in one call: rows are short, and calls for each took as long as the
+ * convolution's products. What a vector holds beyond a row's end is written where the next row comes to lie.
+ */
+#include "shuffle.h"
+#include "table.h"
+
+/* By way of a register: a loop of plain copies would become a call of memcpy, which is longer than most rows. */
+UC_INLINE void copy_vector(float *dst, const float *src) {
+  vf v = vf_load(src);
+  vf_keep(&v);
+  vf_store(dst, v);
+}
+
+/* n floats and no more; the last vector overlaps the one before. */
+UC_INLINE void copy_exact(float *dst, const float *src, int64_t n) {
+  int64_t i = 0;
+  for (; i + VL <= n; i += VL) copy_vector(dst + i, src + i);
+  if (i == n) return;
+  if (n > VL)
+    vf_store(dst + n - VL, vf_load(src + n - VL));
+  else
+    copy_pieces(dst, src, n, sizeof *dst);
+}
+
+UC_INLINE void clear_over(float *dst, int64_t n) {
+  vf zero = vf_set(0.0F);
+  vf_keep(&zero);
+  for (int64_t i = 0; i < n; i += VL) vf_store(dst + i, zero);
+}
+
+/* Up to VL - 1 floats beyond n are written, none is read. */
+UC_INLINE void load_over(float *dst, const float *src, int64_t n) {
+  int64_t i = 0;
+  for (; i + VL <= n; i += VL) copy_vector(dst + i, src + i);
+  if (i < n) vf_store(dst + i, vf_load_n(src + i, n - i));
+}
+
+void uc_name(load_plane)(const uc_plane_load *p) {
+  for (int64_t r = 0; r < p->rows; r++) {
+    float *dst = p->dst + r * p->dst_row;
+    clear_over(dst, p->begin);
+    if (p->end > p->begin) load_over(dst + p->begin, p->src + r * p->src_row, p->end - p->begin);
+    clear_over(dst + p->end, p->n - p->end);
+  }
+}
+
+/* ---- rows that follow each other in memory without gaps ---- */
+
+/* Up to VL - 1 floats beyond n are read and written. */
+UC_INLINE void copy_over(float *dst, const float *src, int64_t n) {
+  for (int64_t i = 0; i < n; i += VL) copy_vector(dst + i, src + i);
+}
+
+static void store_dense(const uc_plane_store *p) {
+  int64_t left = p->rows * p->n;
+  const float *src = p->src;
+  float *dst = p->dst;
+  for (int64_t r = 0; r < p->rows; r++, src += p->row, dst += p->n, left -= p->n)
+    if (left >= p->n + VL)
+      copy_over(dst, src, p->n);
+    else
+      copy_exact(dst, src, p->n);
+}
+
+enum { LINE = 16 }; /* floats of a cache line */
+
+/* Elements [begin, end) of all rows put together. */
+static void store_part(const uc_plane_store *p, int64_t begin, int64_t end) {
+  while (begin < end) {
+    int64_t r = begin / p->n, i = begin % p->n, count = p->n - i;
+    if (count > end - begin) count = end - begin;
+    copy_exact(p->dst + begin, p->src + r * p->row + i, count);
+    begin += count;
+  }
+}
+
+/* Whole lines past the caches, with an end of one row and the beginning of the next where they meet; n >= VL. */
+static void stream_dense(const uc_plane_store *p) {
+  int64_t total = p->rows * p->n;
+  int64_t head = (int64_t)(-((uintptr_t)p->dst / sizeof *p->dst) % LINE);
+  if (head > total) head = total;
+  int64_t end = head + (total - head) / LINE * LINE, i = head % p->n;
+  const float *row = p->src + head / p->n * p->row;
+  store_part(p, 0, head);
+  for (int64_t at = head; at < end; at += VL) {
+    vf v = vf_load(row + i);
+    int64_t left = p->n - i;
+    i += VL;
+    if (left <= VL) {
+      row += p->row;
+      i -= p->n;
+      if (left < VL) v = vf_join(v, vf_load(row - left), left);
+    }
+    vf_stream(p->dst + at, v);
+  }
+  store_part(p, end, total);
+}
+
+/* ---- rows of two residues ---- */
+
+/* Elements [j, ...) of a row of which `left` are there. */
+UC_INLINE void zip_end(float *dst, vf first, vf second, int64_t left) {
+  float lane[2 * VL];
+  vf_store(lane, first);
+  vf_store(lane + VL, second);
+  copy_exact(dst, lane, left);
+}
+
+UC_INLINE void zip_row(float *dst, const float *even, const float *odd, int64_t n,
+                       void (*store)(float *dst, vf v)) {
+  for (int64_t j = 0; 2 * j < n; j += VL) {
+    vf a = vf_load(even + j), b = vf_load(odd + j);
+    vf first = vf_zip_first(a, b), second = vf_zip_second(a, b);
+    if (2 * (j + VL) > n) {
+      zip_end(dst + 2 * j, first, second, n - 2 * j);
+      return;
+    }
+    store(dst + 2 * j, first);
+    store(dst + 2 * j + VL, second);
+  }
+}
+
+void uc_name(store_plane)(const uc_plane_store *p) {
+  bool whole = (uintptr_t)p->dst % sizeof *p->dst == 0; /* elements do not lie across lines */
+  if (p->split == 1 && p->dst_row == p->n) {
+    if (p->stream && whole && p->n >= VL)
+      stream_dense(p);
+    else
+      store_dense(p);
+    return;
+  }
+  for (int64_t r = 0; r < p->rows; r++) {
+    float *dst = p->dst + r * p->dst_row;
+    const float *src = p->src + r * p->row;
+    bool stream = p->stream && (uintptr_t)dst % (LINE * sizeof *dst) == 0;
+    if (p->split == 1 && p->stream)
+      uc_name(stream_row)(dst, src, p->n);
+    else if (p->split == 1)
+      copy_exact(dst, src, p->n);
+    else if (stream)
+      zip_row(dst, src, src + p->residue, p->n, vf_stream);
+    else
+      zip_row(dst, src, src + p->residue, p->n, vf_store);
+  }
+}
