@@ -208,7 +208,7 @@ __device__ __forceinline__ bool whole(const Args &a, const Spot &s) {
                            stored(a, 4, (s.tile.qw + s.w) * Y_CELL2 + Y_BASE2, Y_CELL2)));
 }
 
-// All residues of one cell and channel, whose first output's tile begins at s.tile.y.
+// All residues of one cell and channel, which begins in y, for the tile's first cell, at s.tile.y.
 __device__ __forceinline__ void finish_cell(const Args &a, const Spot &s, int rg, bool inside, const float (&sum)[RT],
                                             const Channel &with, int channel) {
   float strip[RT];
