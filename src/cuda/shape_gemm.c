@@ -72,7 +72,7 @@ static int64_t registers_taken(const setting *s, const tiling *t) {
   int64_t threads = multipliers(s, t);
   if (s->team == 1 || registers_for(s, t) <= registers_each(threads + COPIERS)) return 0;
   int64_t all = registers_each(threads + GIVERS) * (threads + GIVERS);
-  return (all - GIVERS * KEPT_REGISTERS) / threads / 8 * 8;
+  return uc_min(MOST_REGISTERS, (all - GIVERS * KEPT_REGISTERS) / threads / 8 * 8);
 }
 
 static int64_t copiers(const setting *s, const tiling *t) {
@@ -82,7 +82,7 @@ static int64_t copiers(const setting *s, const tiling *t) {
 
 static bool fits_registers(const setting *s, const tiling *t) {
   int64_t taken = registers_taken(s, t);
-  return s->team == 1 || taken == 0 || registers_for(s, t) <= uc_min(taken, MOST_REGISTERS);
+  return taken == 0 || registers_for(s, t) <= taken;
 }
 
 static int64_t rows_of(const setting *s, const tiling *t) {
@@ -327,7 +327,7 @@ static void set_tiling(const setting *s, const tiling *t, uc_cuda_kernel *k) {
   k->wgmma = s->team > 1;
   k->mt = t->mt, k->nt = t->nt, k->warps_m = t->teams_m, k->teams_n = t->teams_n;
   k->threads = multipliers(s, t) + copiers(s, t);
-  k->registers_taken = uc_min(registers_taken(s, t), MOST_REGISTERS);
+  k->registers_taken = registers_taken(s, t);
   k->registers_kept = KEPT_REGISTERS;
   k->copiers = copiers(s, t);
   k->round = most_at_once(s, t);

@@ -365,13 +365,13 @@ static void count_gemm(counting *c) {
   w->calls = 4 * mt * nt / (double)(k->wide ? k->rt : 1);
   double spread, outputs = 32 * warps * sums / (k->pool >= 0 ? c->residues : 1);
   int64_t side = gemm_run(c, &spread);
-  /* two calls are unrolled; sums are put aside by what is */
+  /* as when the costs were fitted, when two calls were unrolled; sums are put aside by what is */
   double unrolled = 2 * c->outputs_of_cell / (double)k->residue_groups + sums / 12;
   count_outputs(c, outputs, unrolled, w->calls, side, spread);
   if (x_last(c->e) && c->e->word != UPCONV_F32) return;
-  double positions = (double)uc_max(1, p->batch), chunks = (double)p->groups * (double)k->chunks;
-  for (int a = 0; a < UC_AXES; a++) positions *= (double)p->axis[a].in_size;
-  w->rows_bytes = x_elements(c) * c->x_size + positions * chunks * ROW_BYTES;
+  double elements_of_x = x_elements(c), positions = elements_of_x / (double)p->in_channels;
+  double chunks = (double)p->groups * (double)k->chunks;
+  w->rows_bytes = elements_of_x * c->x_size + positions * chunks * ROW_BYTES;
 }
 
 /* ---- cuda-depthwise ---- */

@@ -91,10 +91,8 @@ void uc_name(store_row)(void *dst, upconv_dtype dtype, int64_t stride, const flo
 
 /* ---- past the caches ---- */
 
-enum { LINE = 16 }; /* floats of a cache line */
-
 void uc_name(stream_row)(float *dst, const float *src, int64_t n) {
-  int64_t head = (int64_t)(-((uintptr_t)dst / sizeof *dst) % LINE), i = head < n ? head : n;
+  int64_t head = to_line(dst), i = head < n ? head : n;
   if ((uintptr_t)dst % sizeof *dst != 0) i = n; /* no line begins at an element */
   store_floats(dst, 1, src, i);
   for (; i + LINE <= n; i += LINE) stream_line(dst + i, src + i);

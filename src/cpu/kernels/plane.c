@@ -64,8 +64,6 @@ static void store_dense(const uc_plane_store *p) {
       copy_exact(dst, src, p->n);
 }
 
-enum { LINE = 16 }; /* floats of a cache line */
-
 /* Elements [begin, end) of all rows put together. */
 static void store_part(const uc_plane_store *p, int64_t begin, int64_t end) {
   while (begin < end) {
@@ -79,7 +77,7 @@ static void store_part(const uc_plane_store *p, int64_t begin, int64_t end) {
 /* Whole lines past the caches, with an end of one row and the beginning of the next where they meet; n >= VL. */
 static void stream_dense(const uc_plane_store *p) {
   int64_t total = p->rows * p->n;
-  int64_t head = (int64_t)(-((uintptr_t)p->dst / sizeof *p->dst) % LINE);
+  int64_t head = to_line(p->dst);
   if (head > total) head = total;
   int64_t end = head + (total - head) / LINE * LINE, i = head % p->n;
   const float *row = p->src + head / p->n * p->row;

@@ -176,10 +176,15 @@ UC_INLINE void vf_stream(float *p, vf v) {
 #endif
 }
 
-/* 16 floats: a line, at its start. */
+enum { LINE = 16 }; /* floats of a cache line */
+
+/* Floats from p to where the next line begins, which is at an element. */
+UC_INLINE int64_t to_line(const float *p) { return (int64_t)(-((uintptr_t)p / sizeof *p) % LINE); }
+
+/* A whole line, at its start. */
 UC_INLINE void stream_line(float *dst, const float *src) {
   UC_UNROLL
-  for (int i = 0; i < 16; i += VL) vf_stream(dst + i, vf_load(src + i));
+  for (int i = 0; i < LINE; i += VL) vf_stream(dst + i, vf_load(src + i));
 }
 
 /* ---- masks and selection ---- */

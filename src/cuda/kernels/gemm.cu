@@ -204,7 +204,7 @@ __device__ __forceinline__ bool whole(const Args &a, const Spot &s) {
   const int first = s.tile.group * CO + s.tile.c0, left = CO - s.tile.c0;
   return stored(a, 1, first, left < BM ? left : BM) &
          (s.tile.inside | (stored(a, 2, (s.tile.qd + s.d) * Y_CELL0 + Y_BASE0, Y_CELL0) &
-                          stored(a, 3, (s.tile.qh + s.h) * Y_CELL1 + Y_BASE1, Y_CELL1) &
+                           stored(a, 3, (s.tile.qh + s.h) * Y_CELL1 + Y_BASE1, Y_CELL1) &
                            stored(a, 4, (s.tile.qw + s.w) * Y_CELL2 + Y_BASE2, Y_CELL2)));
 }
 

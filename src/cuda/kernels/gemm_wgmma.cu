@@ -176,40 +176,40 @@ __device__ __forceinline__ void take_registers() {
 }
 
 // The block's tiles, and in each its groups of residues.
-struct Round {
+struct Job {
   Tile tile;
   i64 i, tiles, workers;
   int rg;
 };
 
-__device__ __forceinline__ bool begin_round(const Args &a, Round &r) {
+__device__ __forceinline__ bool begin_job(const Args &a, Job &r) {
   r.rg = blockIdx.x / CHANNEL_BLOCKS % RESIDUE_BLOCKS;
   if (r.i < r.tiles) go_to(a, r.i, r.tile);
   return r.i < r.tiles;
 }
-__device__ __forceinline__ bool next_round(const Args &a, Round &r) {
+__device__ __forceinline__ bool next_job(const Args &a, Job &r) {
   r.rg += RESIDUE_BLOCKS;
   if (r.rg < RESIDUE_GROUPS) return true;
   r.i += r.workers;
-  return begin_round(a, r);
+  return begin_job(a, r);
 }
 
 // One warp copies weights, the next one rows.
-__device__ __forceinline__ void copy_all(const Args &a, Round r, const Barriers &b, u32 xs, u32 ws) {
+__device__ __forceinline__ void copy_all(const Args &a, Job r, const Barriers &b, u32 xs, u32 ws) {
   const bool weights = threadIdx.x == MULTIPLIERS;
   if (!weights && threadIdx.x != MULTIPLIERS + 32) return;
   Turn turn = {0, 1};
-  for (bool more = begin_round(a, r); more; more = next_round(a, r)) {
+  for (bool more = begin_job(a, r); more; more = next_job(a, r)) {
     if (tap_begin[r.rg * HELD] == tap_begin[(r.rg + 1) * HELD]) continue;
     if (weights) copy_weights(a, r.tile, r.rg, b, ws, turn);
     else copy_rows(a, r.tile, r.rg, b, xs, turn);
   }
 }
 
-__device__ __forceinline__ void compute_all(const Args &a, Round r, const Barriers &b, u32 xs, u32 ws, float *out) {
+__device__ __forceinline__ void compute_all(const Args &a, Job r, const Barriers &b, u32 xs, u32 ws, float *out) {
   Turn turn = {0, 0}, rows_turn = {0, 0};
 #pragma unroll 1
-  for (bool more = begin_round(a, r); more; more = next_round(a, r)) {
+  for (bool more = begin_job(a, r); more; more = next_job(a, r)) {
     Sums sums;
     clear(sums);
     if (tap_begin[r.rg * HELD] < tap_begin[(r.rg + 1) * HELD]) multiply_all(r.rg, b, xs, ws, turn, rows_turn, sums);
@@ -221,14 +221,14 @@ __device__ __forceinline__ void compute_all(const Args &a, Round r, const Barrie
 __device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, float *smem) {
   const u32 xs = (u32)__cvta_generic_to_shared(smem), ws = xs + X_BUFFERS * X_BYTES;
   const Barriers b = barriers_at(xs + BARRIERS_AT * 4);
-  const Round round = {tile, i, tiles, workers, 0};
+  const Job job = {tile, i, tiles, workers, 0};
   if (threadIdx.x == 0) init_barriers(b);
   __syncthreads();
   if (threadIdx.x >= MULTIPLIERS) {
     give_registers();
-    copy_all(a, round, b, xs, ws);
+    copy_all(a, job, b, xs, ws);
   } else {
     take_registers();
-    compute_all(a, round, b, xs, ws, smem + SUMS_AT);
+    compute_all(a, job, b, xs, ws, smem + SUMS_AT);
   }
 }
