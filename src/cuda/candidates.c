@@ -16,7 +16,7 @@
 #include "pack.h"
 #include "shape.h"
 
-typedef enum inner_product { FFMA, MMA, GEMM, DEPTHWISE, FLAT } inner_product;
+typedef enum inner_product { FFMA, MMA, GEMM, PHASE, DEPTHWISE, FLAT } inner_product;
 
 enum { MAX_PARAMS = 100, MAX_PHASES = 4096, MAX_KERNEL = 1 << 20, MAX_FLAT_CHANNELS = 8 };
 
@@ -80,6 +80,14 @@ static const char *gemm_refuses(const upconv_context *context, const uc_lowered 
   if (lowered->conv.in_channels / lowered->conv.groups < 8)
     return "fewer than 8 input channels in a group";
   return cannot_shape(context, lowered, GEMM);
+}
+
+static const char *phase_refuses(const upconv_context *context, const uc_lowered *lowered) {
+  const char *why = no_tensor_cores(context, lowered);
+  if (why) return why;
+  if (strcmp(context->target->arch, "sm_90a") != 0)
+    return "only sm_90a multiplies operands that both lie in shared memory";
+  return cannot_shape(context, lowered, PHASE);
 }
 
 static const char *mma_refuses(const upconv_context *context, const uc_lowered *lowered) {
@@ -154,6 +162,7 @@ static void destroy(void *state) {
 
 static const char *name_of(const uc_cuda_engine *e) {
   return e->gemm        ? "cuda-gemm"
+         : e->phase     ? "cuda-phase"
          : e->mma       ? "cuda-mma"
          : e->depthwise ? "cuda-depthwise"
          : e->flat      ? "cuda-flat"
@@ -212,8 +221,9 @@ static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_
   e->context = context;
   e->lowered = lowered;
   e->target = *context->target;
-  e->mma = inner == MMA || inner == GEMM;
+  e->mma = inner == MMA || inner == GEMM || inner == PHASE;
   e->gemm = inner == GEMM;
+  e->phase = inner == PHASE;
   e->depthwise = inner == DEPTHWISE;
   e->flat = inner == FLAT;
   e->parts = e->flat ? flat_parts(lowered) : 1;
@@ -238,7 +248,7 @@ static const char *try_shape(const upconv_context *context, const uc_lowered *lo
   if (status == UPCONV_OK) *seconds = uc_cuda_cost(e);
   destroy(e);
   if (status == UPCONV_OK) return NULL;
-  if (inner == MMA || inner == GEMM)
+  if (inner == MMA || inner == GEMM || inner == PHASE)
     return "the tail, the taps or a tile are more than the tensor-core kernel holds";
   if (inner == FLAT) return "the tail, the taps or a tile are more than the flattened kernel holds";
   return inner == DEPTHWISE
@@ -271,6 +281,10 @@ static double gemm_cost(const upconv_context *context, const uc_lowered *lowered
   return cost_of(context, lowered, GEMM);
 }
 
+static double phase_cost(const upconv_context *context, const uc_lowered *lowered) {
+  return cost_of(context, lowered, PHASE);
+}
+
 static double depthwise_cost(const upconv_context *context, const uc_lowered *lowered) {
   return cost_of(context, lowered, DEPTHWISE);
 }
@@ -287,7 +301,10 @@ static upconv_status create(upconv_context *context, uc_lowered *lowered, bool n
   upconv_status status = uc_cuda_plan_packed(e);
   if (status == UPCONV_OK) status = build_passes(e, no_fuse);
   for (int i = 0; i < e->kernel_count && status == UPCONV_OK; i++)
-    if (e->kernel[i].wide) status = uc_cuda_widen_packed(e, &e->kernel[i]);
+    if (e->kernel[i].wide)
+      status = uc_cuda_widen_packed(e, &e->kernel[i]);
+    else if (e->kernel[i].phase)
+      status = uc_cuda_panel_packed(e, &e->kernel[i]);
   if (status == UPCONV_OK) status = generate(e);
   if (status == UPCONV_OK) status = uc_cuda_load(e);
   if (status != UPCONV_OK) {
@@ -311,6 +328,11 @@ static upconv_status create_mma(upconv_context *context, uc_lowered *lowered, bo
 static upconv_status create_gemm(upconv_context *context, uc_lowered *lowered, bool no_fuse,
                                  void **state) {
   return create(context, lowered, no_fuse, GEMM, state);
+}
+
+static upconv_status create_phase(upconv_context *context, uc_lowered *lowered, bool no_fuse,
+                                  void **state) {
+  return create(context, lowered, no_fuse, PHASE, state);
 }
 
 static upconv_status create_depthwise(upconv_context *context, uc_lowered *lowered, bool no_fuse,
@@ -371,6 +393,9 @@ const uc_candidate uc_candidate_cuda_mma = {
 const uc_candidate uc_candidate_cuda_gemm = {
     "cuda-gemm", false, true,      gemm_refuses, gemm_cost, create_gemm, destroy,
     packed_size, pack,  workspace, execute,      explain,   source};
+const uc_candidate uc_candidate_cuda_phase = {
+    "cuda-phase", false, true,      phase_refuses, phase_cost, create_phase, destroy,
+    packed_size,  pack,  workspace, execute,       explain,    source};
 const uc_candidate uc_candidate_cuda_depthwise = {"cuda-depthwise",
                                                   false,
                                                   false,

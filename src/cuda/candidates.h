@@ -10,6 +10,8 @@ extern const uc_candidate uc_candidate_cuda_ffma;
 extern const uc_candidate uc_candidate_cuda_mma;
 /* The same for many channels: x as rows of channels, weights streamed past a tile of them. */
 extern const uc_candidate uc_candidate_cuda_gemm;
+/* Tensor cores of sm_90a: residues and output channels as rows, cells as columns; weights stay in shared memory. */
+extern const uc_candidate uc_candidate_cuda_phase;
 /* FP32 units; one input channel a group. */
 extern const uc_candidate uc_candidate_cuda_depthwise;
 /* Tensor cores (mma.sync, TF32 words) for few input channels a group: the depth is flattened over channels and taps. */

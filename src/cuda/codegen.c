@@ -48,6 +48,8 @@ static int64_t run_length(const uc_cuda_kernel *k, upconv_dtype type) {
 static void emit_inner_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   if (k->gemm) {
     uc_cuda_emit_gemm_defines(text, e, k);
+  } else if (k->phase) {
+    uc_cuda_emit_phase_defines(text, e, k);
   } else if (k->mma) {
     uc_cuda_emit_mma_defines(text, e, k);
   } else if (k->depthwise) {
@@ -282,22 +284,28 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
   if (k->fused) uc_text_add(text, "\n%s", uc_cuda_embedded("fused_tile"));
   if (k->flat) {
     uc_cuda_emit_flat_tables(text, e, k);
-    const char *const file[] = {"flat", "stage", "flat_convolve", "flat_store", "flat_fused"};
-    for (int i = 0; i < 5; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
+    const char *const file[] = {"flat", "position", "stage", "flat_convolve", "flat_store", "flat_fused"};
+    for (int i = 0; i < 6; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
     return;
   }
   if (k->pass->conv) {
-    emit_taps(text, e, k);
-    const char *const mma[] = {"mma", k->wgmma ? "mma_warpgroup" : "mma_sync", "stage",
-                               "mma_convolve", k->prefetch ? "prefetch" : NULL},
-                      *const ffma[] = {"ffma", "stage", "ffma_convolve", NULL},
-                      *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve",
-                                            NULL},
-                      *const gemm[] = {"gemm", k->wgmma ? "gemm_wgmma" : "gemm_mma", "gemm_rows",
-                                       NULL};
-    const char *const *file = k->mma ? mma : k->gemm ? gemm : k->depthwise ? depthwise : ffma;
+    if (k->phase) uc_cuda_emit_phase_tables(text, e, k);
+    else emit_taps(text, e, k);
+    static const char *const ffma[] = {"ffma", "position", "stage", "ffma_convolve", NULL},
+                             *const depthwise[] = {"depthwise", "depthwise_stage",
+                                                   "depthwise_convolve", NULL},
+                             *const gemm_sync[] = {"gemm", "gemm_mma", "gemm_rows", NULL},
+                             *const gemm_fours[] = {"gemm", "barrier", "gemm_wgmma", "gemm_rows", NULL},
+                             *const phase[] = {"barrier", "word", "phase", "position", "phase_fused", NULL};
+    const char *const mma[] = {"word", "mma", k->wgmma ? "mma_warpgroup" : "mma_sync", "position", "stage",
+                               "mma_convolve", k->prefetch ? "prefetch" : NULL, NULL};
+    const char *const *file = k->mma         ? mma
+                              : k->phase     ? phase
+                              : k->gemm      ? (k->wgmma ? gemm_fours : gemm_sync)
+                              : k->depthwise ? depthwise
+                                             : ffma;
     if (k->gemm) uc_cuda_emit_gemm_tables(text, e, k);
-    for (int i = 0; i < 5 && file[i]; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
+    for (int i = 0; file[i]; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
   }
   uc_text_add(text, "%s", uc_cuda_embedded(k->fused ? "fused" : "tiled"));
   if (k->pass->reduce_op >= 0) uc_cuda_emit_combine(text, e, k);

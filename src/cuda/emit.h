@@ -26,6 +26,13 @@ void uc_cuda_emit_gemm_defines(uc_text *text, const uc_cuda_engine *engine,
 void uc_cuda_emit_gemm_tables(uc_text *text, const uc_cuda_engine *engine,
                               const uc_cuda_kernel *kernel);
 
+/* emit_phase.c: the same where residues and channels are rows; which weights are in a product, for the packing kernel. */
+void uc_cuda_emit_phase_defines(uc_text *text, const uc_cuda_engine *engine,
+                                const uc_cuda_kernel *kernel);
+void uc_cuda_emit_phase_tables(uc_text *text, const uc_cuda_engine *engine,
+                               const uc_cuda_kernel *kernel);
+void uc_cuda_emit_phase_packing(uc_text *text, const uc_cuda_kernel *kernel);
+
 /* emit_mma.c: the same of a pass on the tensor cores. */
 void uc_cuda_emit_mma_defines(uc_text *text, const uc_cuda_engine *engine,
                               const uc_cuda_kernel *kernel);
@@ -43,6 +50,9 @@ void uc_cuda_emit_wgmma(uc_text *text, const uc_cuda_engine *engine, const uc_cu
                         int64_t blocks,
                         void (*sum)(uc_text *text, const uc_cuda_kernel *kernel, int64_t block,
                                     int64_t i));
+
+/* The same with both operands in shared memory, descriptors a and b, of sums d[0], d[1], ...; where add is 0 they begin anew. */
+void uc_cuda_emit_wgmma_shared(uc_text *text, const uc_cuda_engine *engine, int64_t blocks);
 
 /* The expression of an elementwise operator whose operands are the given texts. */
 void uc_cuda_emit_elementwise(uc_text *text, const upconv_op *op,

@@ -3,12 +3,12 @@
  * The CUDA backend: every pass of the program (program.h) becomes one generated kernel.
  *
  *   shape.c     plan time: cells, tiles, taps, threads and shared memory of a pass; shape_mma.c, shape_gemm.c,
- *               shape_depthwise.c, shape_flat.c what is an inner product's own
+ *               shape_phase.c, shape_depthwise.c, shape_flat.c what is an inner product's own
  *   work.c      plan time: what a pass has to do, counted
  *   cost.c      plan time: seconds that it would take
  *   codegen.c   plan time: defines + tables + kernels/(name).cu + the pass's operators -> source text
- *   emit.c      operators as CUDA expressions and loops; emit_mma.c, emit_gemm.c, emit_flat.c tables that one inner product
- *               alone has; emit_wgmma.c the instruction of four warps
+ *   emit.c      operators as CUDA expressions and loops; emit_mma.c, emit_gemm.c, emit_phase.c, emit_flat.c tables that one
+ *               inner product alone has; emit_wgmma.c the instruction of four warps
  *   pack.c      source of the packing kernel, packed layout
  *   module.c    source -> loaded function, through the cache
  *   launch.c    run time: arguments and launches; arguments.c writes them, rows.c those for x as rows
@@ -75,10 +75,35 @@ typedef struct uc_cuda_flat {
   double store_slots; /* of the schedulers, for the stores of a tile */
 } uc_cuda_flat;
 
+enum { UC_CUDA_PANEL_PAIRS = 4 };
+
+/* A product of a panel: 64 rows, for each half of a step's depth where the cells read the input tile, and which element of the
+   kernel serves each residue, by place along D and H and by the two of a pair; -1: none. */
+typedef struct uc_cuda_product {
+  int32_t panel;
+  int32_t delta[2][UC_AXES];
+  int32_t kernel[2][UC_CUDA_PANEL_PAIRS][2];
+} uc_cuda_product;
+
+/* Residues and channels as rows, cells as columns. */
+typedef struct uc_cuda_phase {
+  int64_t fragments, slots; /* of a panel: blocks of 8 channels; places along D and H */
+  int64_t pairs;            /* of residues along W */
+  int64_t panels, held;     /* for all residues; blocks of channels whose sums a thread holds */
+  int64_t blocks;           /* of channels, of a group */
+  int64_t groups;           /* of eight cells, of a part */
+  int group_axis;           /* along which they follow each other */
+  int64_t part[UC_AXES];    /* cells */
+  int64_t quads, steps;     /* units of 16 bytes of a position; products' depths that they make */
+  int64_t product_count;    /* of a step */
+  uc_cuda_product *product;
+  bool gaps; /* a product has rows whose residue has no tap there */
+} uc_cuda_phase;
+
 typedef struct uc_cuda_kernel {
   const uc_pass *pass;
   bool fused; /* cells are finished in registers; else values of a tile lie in shared memory */
-  bool mma, gemm, depthwise, flat;
+  bool mma, gemm, phase, depthwise, flat;
   int pool; /* fused: the step of the pooling operator that reduces a cell, or -1 */
   bool
       sums_pooled; /* tensor cores: maxima are taken of bare sums, whose weights have an extreme_pool's sign; then the bias */
@@ -114,7 +139,7 @@ typedef struct uc_cuda_kernel {
      once; where tables and barriers lie in shared memory; parts of the depth; copies under way; halo tiles */
   bool wgmma;
   int64_t registers_kept,
-      registers_taken;  /* gemm: of a warp that copies, that multiplies; taken: 0: as launched */
+      registers_taken;  /* gemm, phase: of a warp that copies, that multiplies; taken: 0: as launched */
   int64_t product_taps; /* mma: of one product; 1 unless four warps make it together */
   bool wide;            /* gemm: residues are columns too */
   int64_t held,
@@ -135,6 +160,7 @@ typedef struct uc_cuda_kernel {
   int64_t x_floats, team_floats,
       staging_floats; /* of one tile; of a team; of a block, with the weights */
   uc_cuda_flat flattened;
+  uc_cuda_phase phases;
 
   /* tile buffers */
   uc_cuda_box *box; /* per step */
@@ -156,6 +182,7 @@ typedef struct uc_cuda_engine {
   uc_cuda_target target;
   bool mma, depthwise, flat; /* mma: weights in the order of the tensor cores */
   bool gemm;                 /* with mma: many channels */
+  bool phase;                /* with mma: residues and channels are rows */
   bool scales_sums;          /* a folded scale multiplies the sums, not the weights */
   bool core_order;           /* mma: weights as wgmma wants them */
   upconv_dtype word;         /* mma: F32 (TF32 words), F16 or BF16 (pairs) */

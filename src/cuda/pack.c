@@ -72,6 +72,18 @@ upconv_status uc_cuda_widen_packed(uc_cuda_engine *e, const uc_cuda_kernel *k) {
   return size_weights(e);
 }
 
+/* The panels of all products, as they lie in shared memory. */
+upconv_status uc_cuda_panel_packed(uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  const uc_cuda_phase *p = &k->phases;
+  enum { PANEL_FLOATS = 512 };
+  int64_t factors[] = {e->lowered->conv.groups, p->blocks, k->rounds, p->steps, p->product_count,
+                       p->held, PANEL_FLOATS};
+  if (!uc_product(factors, 7, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)
+    return uc_fail(UPCONV_OVERFLOW, "weights: more elements than memory can hold");
+  e->packed_floats = padded(e->weights_at + e->weight_floats);
+  return UPCONV_OK;
+}
+
 /* ---- source ---- */
 
 static void emit_ref(uc_text *text, const uc_lowered *l, uc_ref ref) {
@@ -262,6 +274,12 @@ static void emit_columns(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text, "};\n");
 }
 
+static const uc_cuda_kernel *phase_kernel(const uc_cuda_engine *e) {
+  for (int i = 0; i < e->kernel_count; i++)
+    if (e->kernel[i].phase) return &e->kernel[i];
+  return NULL;
+}
+
 static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
   (void)argument;
   const uc_lowered *l = e->lowered;
@@ -288,6 +306,8 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
   const uc_cuda_kernel *wide = wide_kernel(e);
   uc_text_add(text, "#define WIDE %d\n", wide != NULL);
   if (wide) emit_columns(text, wide);
+  uc_cuda_emit_define(text, "PANELS", e->phase);
+  if (phase_kernel(e)) uc_cuda_emit_phase_packing(text, phase_kernel(e));
   uc_text_add(text, "%s", uc_cuda_embedded("pack"));
   emit_params(text, e);
   emit_weight(text, e);

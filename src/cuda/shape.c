@@ -416,6 +416,7 @@ static void keep_positions(const uc_cuda_engine *e, uc_cuda_kernel *k) {
 static const char *shape_inner(const uc_cuda_engine *e, uc_cuda_kernel *k,
                                const int64_t extent[UC_AXES], int64_t width) {
   if (e->gemm) return uc_cuda_shape_gemm(e, k, extent);
+  if (e->phase) return uc_cuda_shape_phase(e, k, extent);
   const char *refusal = NULL;
   if (!e->mma)
     choose_ffma(e, k, extent);
@@ -428,7 +429,7 @@ static const char *shape_inner(const uc_cuda_engine *e, uc_cuda_kernel *k,
 
 /* A maximum of the convolution itself: x + b rounds monotonously, so that the greatest sum makes the greatest element. */
 static bool pools_sums(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  if (!k->mma || k->pool < 0 || e->scales_sums) return false;
+  if (!(k->mma || k->phase) || k->pool < 0 || e->scales_sums) return false;
   const upconv_op *op = &e->lowered->tail->op[k->pass->step[k->pool].op];
   return op->operand[0].index == 0 && op->kind != UPCONV_OP_AVG_POOL;
 }
@@ -459,8 +460,8 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
   }
   k->channels = k->bm;
   k->shared_floats = k->staging_floats;
-  k->min_blocks = wanted_blocks(k);
-  if (!k->mma && !k->gemm) keep_positions(e, k);
+  k->min_blocks = k->phase ? 1 : wanted_blocks(k);
+  if (!k->mma && !k->gemm && !k->phase) keep_positions(e, k);
   return UPCONV_OK;
 }
 
@@ -615,7 +616,8 @@ upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass,
   free(side);
   if (!k->fused) k->pool = -1;
   k->samples = 1;
-  k->mma = e->mma && !e->gemm && k->fused;
+  k->mma = e->mma && !e->gemm && !e->phase && k->fused;
+  k->phase = e->phase && k->fused;
   k->gemm = e->gemm && k->fused;
   k->depthwise = e->depthwise && k->fused;
   k->flat = e->flat && k->fused;
@@ -630,6 +632,7 @@ upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass,
 void uc_cuda_shape_free(uc_cuda_kernel *k) {
   free(k->tap);
   free(k->flattened.quad);
+  free(k->phases.product);
   free(k->box);
   free(k->slot_at);
   free(k->source);

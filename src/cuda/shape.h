@@ -48,6 +48,15 @@ int64_t uc_cuda_column_kernel(const uc_cuda_kernel *kernel, int64_t tap, int64_t
 /* The least shift of the cells that taps of a group of residues read. */
 void uc_cuda_gemm_base(const uc_cuda_kernel *kernel, int64_t group, int64_t base[UC_AXES]);
 
+/* ---- shape_phase.c: residues and channels as rows ---- */
+
+/* All of a fused pass; residues, base and taps are known, extent is in cells. Returns why it cannot be, or NULL. */
+const char *uc_cuda_shape_phase(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
+                                const int64_t extent[UC_AXES]);
+/* The residue of a panel's pair (by its place along D and H, and the first or second of the pair); -1: none. */
+int64_t uc_cuda_phase_residue(const uc_cuda_kernel *kernel, int64_t panel, int64_t slot,
+                              int64_t second);
+
 /* ---- shared by them ---- */
 
 enum {

@@ -374,6 +374,36 @@ static void count_gemm(counting *c) {
   w->rows_bytes = elements_of_x * c->x_size + positions * chunks * ROW_BYTES;
 }
 
+/* ---- cuda-phase ---- */
+
+/* Two teams multiply in turns while others bring the next tile's input. */
+static void count_phase(counting *c) {
+  enum { UNIT_BYTES = 16, PANEL_BYTES = 2048, GROUP = 8, TEAM_THREADS = 128 };
+  const uc_cuda_kernel *k = c->k;
+  const uc_cuda_phase *p = &k->phases;
+  uc_cuda_work *w = c->w;
+  double parts = volume(k->cells) / volume(p->part) * (double)k->rounds;
+  double columns = (double)(p->groups * GROUP), panels = (double)(p->panels * p->held);
+  double products = (double)(p->steps * p->product_count * p->held);
+  w->tensor = parts * products * columns / 2;
+  double bytes = PANEL_BYTES + columns * 2 * UNIT_BYTES;
+  w->shared = parts * products * bytes / 128;
+  w->instructions += parts * products * 4 * 8;
+  double units = c->input * (double)p->quads, loads = c->e->word == UPCONV_F32 ? 4 : 8;
+  w->instructions += units * (loads * 4 + 4) + c->input * POSITION;
+  w->near_bytes += units * loads * c->x_size;
+  w->shared += units / 8;
+  w->waits += HALF * ceil(units * loads / (32 * (double)k->copiers));
+  w->code += products * 4;
+  w->first_bytes += (double)k->rounds * products * PANEL_BYTES;
+  double sums = parts * panels * (double)p->groups * 4 * TEAM_THREADS;
+  double outputs = k->pool >= 0 ? sums / c->residues : sums;
+  int64_t side = k->pool >= 0 ? 2 : 2 * k->residues[2];
+  w->instructions += sums;
+  count_outputs(c, outputs, panels * (double)p->groups * 4 * c->outputs_of_cell / c->residues, 0, side,
+                sectors(c, 8));
+}
+
 /* ---- cuda-depthwise ---- */
 
 static void count_depthwise(counting *c) {
@@ -475,6 +505,8 @@ static void count_pass(counting *c) {
     count_tiled(c);
   else if (k->gemm)
     count_gemm(c);
+  else if (k->phase)
+    count_phase(c);
   else if (k->mma)
     count_mma(c);
   else if (k->depthwise)

@@ -6,6 +6,11 @@ __device__ __forceinline__ bool stored(const Args &a, int i, int first, int coun
   return first >= a.y_begin[i] && first + count <= a.y_end[i];
 }
 
+// 2: outputs [first, first + count) of axis i, after N and C, are all stored; 1: some of them; 0: none.
+__device__ __forceinline__ int stored_of(const Args &a, int i, int first, int count) {
+  return ((first >= a.y_begin[i]) & (first + count <= a.y_end[i])) + ((first + count > a.y_begin[i]) & (first < a.y_end[i]));
+}
+
 __device__ __forceinline__ bool aligned_runs(const Args &a) {
   const i64 strides = a.y.stride[0] | a.y.stride[1] | a.y.stride[2] | a.y.stride[3];
   return a.y_step[2] == 1 && ((i64)a.y.origin | strides * size_of(Y_TYPE)) % (RUN * size_of(Y_TYPE)) == 0;

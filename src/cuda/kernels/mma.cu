@@ -22,16 +22,6 @@ enum {
   STEPS = EC / STEP_WORDS
 };
 
-// Word e of the position at origin + offset; 0 outside the input.
-__device__ __forceinline__ u32 word_at(const Args &a, bool in, const char *origin, int offset, int e) {
-#ifdef WORD_IS_F32
-  return to_tf32(load_if<X_TYPE>(in && e < CI, origin, offset + e * a.x.stride[1]));
-#else
-  const u16 *x = (const u16 *)origin + offset + 2 * e * a.x.stride[1];
-  return load_bits_if(in && 2 * e < CI, x) | load_bits_if(in && 2 * e + 1 < CI, x + a.x.stride[1]) << 16;
-#endif
-}
-
 // Global to shared memory without a register between, or zeros where there is nothing; under way until wait_copies.
 template <int BYTES>
 __device__ __forceinline__ void copy_async(u32 to, const void *from, bool there) {

@@ -7,11 +7,6 @@ struct Stored {
   u32 whole, part;
 };
 
-// 2: outputs [first, first + count) of axis i, after N and C, are all stored; 1: some of them; 0: none.
-__device__ __forceinline__ int stored_of(const Args &a, int i, int first, int count) {
-  return ((first >= a.y_begin[i]) & (first + count <= a.y_end[i])) + ((first + count > a.y_begin[i]) & (first < a.y_end[i]));
-}
-
 // In a tile that is not inside; at: the lane's first cell. Few strips are cut by a border, and only those compare coordinates of
 // every output.
 __device__ __forceinline__ Stored stored_strips(const Args &a, const Tile &tile, int at) {

@@ -34,7 +34,19 @@ __device__ u32 word_of(const PackArgs &a, int i, int o, int c, int k) {
 extern "C" __global__ void __launch_bounds__(256) pack_weights(const __grid_constant__ PackArgs a) {
   for (i64 at = (i64)blockIdx.x * 256 + threadIdx.x; at < WEIGHT_WORDS; at += (i64)gridDim.x * 256) {
     i64 rest = at;
-#if defined(WORD_IS_F32) || defined(WORD_IS_F16) || defined(WORD_IS_BF16)
+#if PANELS
+    // [group][block][round][step][product][held][half of the depth][row][4]
+    const int word = (int)(rest % 4), row = (int)(rest / 4 % 64), half = (int)(rest / 256 % 2), warp = row / 16;
+    rest /= 512;
+    const int held = (int)(rest % HELD), product = (int)(rest / HELD % PRODUCTS);
+    rest /= HELD * PRODUCTS;
+    const int step = (int)(rest % STEPS), round = (int)(rest / STEPS % ROUNDS);
+    rest /= STEPS * ROUNDS;
+    const int block = (int)(rest % BLOCKS_PER_GROUP), group = (int)(rest / BLOCKS_PER_GROUP);
+    const int o = (((block * ROUNDS + round) * HELD + held) * FRAGMENTS + warp % FRAGMENTS) * 8 + row % 8;
+    const int kernel = product_kernel[product][half][warp / FRAGMENTS][row / 8 % 2], quad = QUADS == 1 ? 0 : 2 * step + half;
+    ((u32 *)a.packed)[WEIGHTS_AT + at] = kernel >= 0 ? word_of(a, quad * 4 + word, o, group * CI, kernel) : 0;
+#elif defined(WORD_IS_F32) || defined(WORD_IS_F16) || defined(WORD_IS_BF16)
     // [group][step][KERNEL][CO_PAD / 8][lane][STEP_WORDS / 4]: lane 4 g + t holds words t (and t + 4) of column g
     // with CORE_ORDER the words t of all lanes come first, then t + 4
     const int half = (int)(CORE_ORDER ? rest / 32 % 2 : rest % (STEP_WORDS / 4));

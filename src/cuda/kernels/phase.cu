@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inner product on the tensor cores of sm_90a (wgmma) with phases and output channels as rows and cells as columns: a panel
+// is 64 rows, pairs of residues that are neighbours along W, each for blocks of 8 channels. A part is GROUPS groups of eight
+// cells that are neighbours along W; the groups follow each other along one axis. Both operands are read from shared memory,
+// where a unit is 16 bytes: 4 words of the depth. Units of neighbouring positions lie side by side (no swizzling), so that a
+// tap is another address, whatever the tile's width, and one product serves all rows whose residues have a tap there.
+//
+// Fragment layout (PTX, wgmma): lane 4 g + t of warp w holds rows 16 w + g and 16 w + g + 8, columns 2 t and 2 t + 1 of every
+// group. Those rows are one channel of two neighbouring residues: what a lane has lies side by side in memory.
+
+typedef unsigned long long u64;
+typedef float Sums[HELD * PANELS][GROUPS * 4];
+
+enum {
+  X_CHANNEL = XD * XH * XW, // positions of the input tile
+  X_BYTES = QUADS * X_CHANNEL * 16,
+  PANEL_BYTES = 64 * 32, // weights of a product
+  STEP_BYTES = PRODUCTS * HELD * PANEL_BYTES,
+  ROUND_BYTES = STEPS * STEP_BYTES,
+  WEIGHT_BYTES = ROUNDS * ROUND_BYTES,
+  MULTIPLIERS = THREADS - COPIERS,
+  TEAMS_OF_FOUR = MULTIPLIERS / 128,
+  SLOTS = 4 / FRAGMENTS, // places along D and H whose residues a panel holds
+  PAIRS_W = (R2 + 1) / 2,
+  PARTS_H = TH / PART_H,
+  PARTS_W = TW / PART_W,
+  PARTS = TD / PART_D * PARTS_H * PARTS_W,
+  GROUP_POSITIONS = GROUP_AXIS == 2 ? 8 : GROUP_AXIS == 1 ? I1 * XW : I0 * XH * XW,
+  PAD_BYTES = 8 * (2 * X_BUFFERS + 1) // of barriers, before the notes
+};
+
+// What a lane works on.
+struct Place {
+  int channel, slot; // within a block of FRAGMENTS * 8 channels; place along D and H
+  int cell;          // along W, the first of two
+};
+
+__device__ __forceinline__ Place place_of(int thread) {
+  const int lane = thread % 32, warp = thread / 32 % 4;
+  Place p = {warp % FRAGMENTS * 8 + lane / 4, warp / FRAGMENTS, lane % 4 * 2};
+  return p;
+}
+
+// The first cell of a part.
+struct Part {
+  int d, h, w;
+};
+
+__device__ __forceinline__ Part part_at(int part) {
+  Part p = {part / (PARTS_W * PARTS_H) * PART_D, part / PARTS_W % PARTS_H * PART_H, part % PARTS_W * PART_W};
+  return p;
+}
+
+__device__ __forceinline__ int position_of_part(const Part &p) { return (p.d * I0 * XH + p.h * I1) * XW + p.w; }
+
+// The other part of a step's depth lies `far` bytes on, the next eight rows or columns `next` (PTX ISA, matrix descriptor).
+__device__ __forceinline__ u64 matrix_at(u32 address, u32 far, u32 next) {
+  return (u64)(next >> 4) << 32 | (far >> 4) << 16 | (address >> 4 & 0x3fff);
+}
+
+// ---- multiplying ----
+
+// weights: of the round; x: of the part's first position.
+__device__ __forceinline__ void multiply(u32 weights, u32 x, Sums &sums) {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll 1
+  for (int step = 0; step < STEPS; step++) {
+#pragma unroll
+    for (int i = 0; i < PRODUCTS; i++) {
+      const u64 b = matrix_at(x + product_at[i] * 16, product_far[i] * 16, GROUP_POSITIONS * 16);
+#pragma unroll
+      for (int h = 0; h < HELD; h++)
+        wgmma(sums[h * PANELS + product_panel[i]], matrix_at(weights + (i * HELD + h) * PANEL_BYTES, PANEL_BYTES / 2, 128), b,
+              step > 0 || !product_begins[i]);
+    }
+    weights += STEP_BYTES;
+    x += 2 * X_CHANNEL * 16;
+  }
+  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+  // sums are whole now: no use of them may move to before this
+#pragma unroll
+  for (int i = 0; i < HELD * PANELS * GROUPS * 4; i++)
+    asm volatile("" : "+f"(sums[i / (GROUPS * 4)][i % (GROUPS * 4)])::"memory");
+#pragma unroll
+  for (int i = 0; i < HELD * PANELS; i++)
+    if (!panel_lives[i % PANELS]) {
+#pragma unroll
+      for (int k = 0; k < GROUPS * 4; k++) sums[i][k] = 0.0f;
+    }
+}
+
+// ---- inputs that are not finite ----
+
+#if GAPS
+__device__ __forceinline__ float multiply_words(u32 w, u32 x, float sum) {
+#if defined(WORD_IS_F32)
+  return fmaf(__int_as_float((int)w), __int_as_float((int)x), sum);
+#elif defined(WORD_IS_F16)
+  return fmaf(from_f16((u16)(w >> 16)), from_f16((u16)(x >> 16)), fmaf(from_f16((u16)w), from_f16((u16)x), sum));
+#else
+  return fmaf(from_bf16((u16)(w >> 16)), from_bf16((u16)(x >> 16)), fmaf(from_bf16((u16)w), from_bf16((u16)x), sum));
+#endif
+}
+
+__device__ __forceinline__ float multiply_units(const uint4 &w, const uint4 &x, float sum) {
+  return multiply_words(w.w, x.w, multiply_words(w.z, x.z, multiply_words(w.y, x.y, multiply_words(w.x, x.x, sum))));
+}
+
+// A sum of one lane, of its own taps alone: weights of one row, x of one cell.
+__device__ __noinline__ float sum_of_taps(const char *weights, const char *x, int residue) {
+  float sum = 0.0f;
+#pragma unroll 1
+  for (int tap = tap_begin[residue]; tap < tap_begin[residue + 1]; tap++)
+#pragma unroll 1
+    for (int quad = 0; quad < QUADS; quad++) {
+      const int step = quad / 2, half = STEPS * 2 == QUADS ? quad % 2 : tap_half[tap];
+      const char *w = weights + step * STEP_BYTES + tap_product[tap] * HELD * PANEL_BYTES + half * (PANEL_BYTES / 2);
+      sum = multiply_units(*(const uint4 *)w, *(const uint4 *)(x + (quad * X_CHANNEL + tap_offset[tap]) * 16), sum);
+    }
+  return sum;
+}
+
+// A product has zeros for weights where a residue has no tap: times an infinite input that is NaN. So where the tile has such
+// an input the sums are made again.
+__device__ __forceinline__ void sum_again(const Place &p, const char *weights, const char *x, Sums &sums) {
+#pragma unroll
+  for (int i = 0; i < HELD * PANELS; i++) {
+    const int panel = i % PANELS, place = panel / PAIRS_W * SLOTS + p.slot;
+#pragma unroll
+    for (int k = 0; k < GROUPS * 4; k++) {
+      const int rw = panel % PAIRS_W * 2 + k / 2 % 2, residue = place * R2 + rw;
+      if (place >= R0 * R1 || rw >= R2) continue;
+      const int row = threadIdx.x / 32 % 4 * 2 + k / 2 % 2, cell = k / 4 * GROUP_POSITIONS + p.cell + k % 2;
+      sums[i][k] = sum_of_taps(weights + i / PANELS * PANEL_BYTES + row * 128 + threadIdx.x % 32 / 4 * 16, x + cell * 16, residue);
+    }
+  }
+}
+#endif
+
+// ---- finishing ----
+
+// Whether the outputs of two neighbouring cells are all stored: 2; some, 1; none, 0.
+__device__ __forceinline__ int stored_pair(const Args &a, const Tile &tile, int d, int h, int w) {
+  const int in_d = stored_of(a, 2, (tile.qd + d) * Y_CELL0 + Y_BASE0, Y_CELL0);
+  const int in_h = stored_of(a, 3, (tile.qh + h) * Y_CELL1 + Y_BASE1, Y_CELL1);
+  const int in_w = stored_of(a, 4, (tile.qw + w) * Y_CELL2 + Y_BASE2, 2 * Y_CELL2);
+  if ((in_d == 2) & (in_h == 2) & (in_w == 2)) return 2;
+  return (in_d > 0) & (in_h > 0) & (in_w > 0);
+}
+
+// Two cells of one channel, at one place along D and H or, pooled, at all.
+__device__ __forceinline__ void finish_pair(const Args &a, const Tile &tile, const Place &p, const Sums &sums, int panel0, int group,
+                                            int place, bool live, int channel, float factor, float bias, int d, int h, int w) {
+  float strip[2 * RT];
+#pragma unroll
+  for (int i = 0; i < 2; i++)
+#pragma unroll
+    for (int r = 0; r < RT; r++) {
+      const float sum = sums[panel0 + r / R2 * PAIRS_W + r % R2 / 2][group * 4 + r % R2 % 2 * 2 + i];
+      strip[i * RT + r] = SUMS_POOLED ? sum : with_bias(sum, factor, bias);
+    }
+  const int whole = tile.inside ? 2 : stored_pair(a, tile, d, h, w);
+  if (whole == 2) finish<true>(a, tile, place, live, channel, d, h, w, strip);
+  else if (whole == 1) finish<false>(a, tile, place, live, channel, d, h, w, strip);
+}
+
+__device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, const Place &p, const Part &part, int round,
+                                            const Sums &sums) {
+  enum { PLACES = R0 * R1 * R2 / RT }; // 1 where a thread finishes all residues together
+#pragma unroll
+  for (int held = 0; held < HELD; held++) {
+    const int c = tile.c0 + (round * HELD + held) * FRAGMENTS * 8 + p.channel;
+    const int channel = tile.group * CO + (c < CO ? c : CO - 1);
+    const float bias = __ldg(a.packed + BIAS_AT + channel), factor = SCALES_SUMS ? __ldg(a.packed + FACTOR_AT + channel) : 1.0f;
+#pragma unroll
+    for (int first = 0; first < PLACES; first += SLOTS) {
+      const int place = first + (PLACES > 1 ? p.slot : 0);
+      if (PLACES % SLOTS != 0 && place >= PLACES) continue;
+#pragma unroll
+      for (int group = 0; group < GROUPS; group++) {
+        const int d = part.d + (GROUP_AXIS == 0 ? group : 0), h = part.h + (GROUP_AXIS == 1 ? group : 0);
+        const int w = part.w + (GROUP_AXIS == 2 ? group * 8 : 0) + p.cell;
+        finish_pair(a, tile, p, sums, held * PANELS + first / SLOTS * PAIRS_W, group, place, c < CO, channel, factor, bias, d, h, w);
+      }
+    }
+  }
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tiles of the kernel whose products have residues and channels as rows and cells as columns: which rows make a panel, which
+ * products there are, and which part of a tile four warps take; of what fits, what an estimate of the time finds best.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../checked.h"
+#include "shape.h"
+
+enum {
+  MOST_SUMS = 128, /* registers of a thread that multiplies */
+  MOST_GROUPS = 32,
+  GROUP = 8,          /* cells, neighbours along W */
+  BLOCK = 8,          /* channels */
+  MOST_UNROLLED = 512, /* products */
+  MOST_PARTS = 8,     /* of a tile, along each axis */
+  MOST_BUFFERS = 3,
+  MULTIPLIERS = 256,
+  COPIERS = 256,
+  KEPT_REGISTERS = 80,
+  TAKEN_REGISTERS = 176,
+  UNIT_BYTES = 16,
+  PANEL_BYTES = 2048,
+  NOTES_BYTES = 128, /* barriers, and what was not finite */
+  MOST_TAPS = 4096
+};
+
+/* Clocks of one multiprocessor: a unit of x that is brought, in issue slots of a scheduler; a round trip to memory; to begin;
+   to finish a sum, four warps side by side. */
+static const double UNIT = 0.16, LATENCY = 900, BEGIN = 2000, FINISH = 2.5, L2_BYTES = 28;
+
+static int64_t places(const uc_cuda_kernel *k) { return k->residues[0] * k->residues[1]; }
+
+int64_t uc_cuda_phase_residue(const uc_cuda_kernel *k, int64_t panel, int64_t slot, int64_t second) {
+  const uc_cuda_phase *p = &k->phases;
+  int64_t place = panel / p->pairs * p->slots + slot, w = panel % p->pairs * 2 + second;
+  return place < places(k) && w < k->residues[2] ? place * k->residues[2] + w : -1;
+}
+
+/* ---- products ---- */
+
+static void choose_panels(const uc_cuda_kernel *k, uc_cuda_phase *p, int64_t fragments) {
+  p->fragments = fragments;
+  p->slots = UC_CUDA_PANEL_PAIRS / fragments;
+  p->pairs = uc_ceil_div(k->residues[2], 2);
+  p->panels = p->pairs * uc_ceil_div(places(k), p->slots);
+}
+
+static int64_t panel_of(const uc_cuda_kernel *k, const uc_cuda_phase *p, int64_t residue) {
+  int64_t place = residue / k->residues[2], w = residue % k->residues[2];
+  return place / p->slots * p->pairs + w / 2;
+}
+
+/* The first tap, from t on, of another offset; taps go offset by offset. */
+static int64_t next_offset(const uc_cuda_kernel *k, int64_t t) {
+  int64_t end = t;
+  while (end < k->tap_count && memcmp(k->tap[end].delta, k->tap[t].delta, sizeof k->tap[t].delta) == 0)
+    end++;
+  return end;
+}
+
+/* A panel's product at the offset of taps [first, end), or at none (false). */
+static bool find_product(const uc_cuda_kernel *k, const uc_cuda_phase *p, int64_t panel,
+                         int64_t first, int64_t end, uc_cuda_product *product) {
+  bool any = false;
+  memset(product->kernel, -1, sizeof product->kernel);
+  product->panel = (int32_t)panel;
+  for (int64_t t = first; t < end; t++) {
+    int64_t residue = k->tap[t].residue;
+    if (panel_of(k, p, residue) != panel) continue;
+    int64_t slot = residue / k->residues[2] % p->slots;
+    any = true;
+    for (int half = 0; half < 2; half++) {
+      product->kernel[half][slot][residue % k->residues[2] % 2] = k->tap[t].kernel;
+      memcpy(product->delta[half], k->tap[t].delta, sizeof product->delta[half]);
+    }
+  }
+  return any;
+}
+
+/* Where a position has one unit, two offsets of a panel make a product; what is left over is multiplied by zeros. */
+static void join_products(uc_cuda_phase *p) {
+  int64_t count = 0;
+  for (int64_t panel = 0; panel < p->panels; panel++) {
+    int64_t open = -1;
+    for (int64_t i = 0; i < p->product_count; i++) {
+      if (p->product[i].panel != panel) continue;
+      if (open >= 0) {
+        memcpy(p->product[open].delta[1], p->product[i].delta[0], sizeof p->product[i].delta[0]);
+        memcpy(p->product[open].kernel[1], p->product[i].kernel[0], sizeof p->product[i].kernel[0]);
+        p->product[i].panel = -1;
+        open = -1;
+      } else {
+        memset(p->product[i].kernel[1], -1, sizeof p->product[i].kernel[1]);
+        open = i;
+      }
+    }
+  }
+  for (int64_t i = 0; i < p->product_count; i++)
+    if (p->product[i].panel >= 0) p->product[count++] = p->product[i];
+  p->product_count = count;
+}
+
+/* Whether a row of a channel and a residue that there are has zeros. */
+static bool has_gaps(const uc_cuda_kernel *k, const uc_cuda_phase *p) {
+  for (int64_t i = 0; i < p->product_count; i++)
+    for (int half = 0; half < 2; half++)
+      for (int64_t slot = 0; slot < p->slots; slot++)
+        for (int second = 0; second < 2; second++)
+          if (p->product[i].kernel[half][slot][second] < 0 &&
+              uc_cuda_phase_residue(k, p->product[i].panel, slot, second) >= 0)
+            return true;
+  return false;
+}
+
+/* p->product has room for all. */
+static void list_products(const uc_cuda_kernel *k, uc_cuda_phase *p) {
+  p->product_count = 0;
+  for (int64_t first = 0, end; first < k->tap_count; first = end) {
+    end = next_offset(k, first);
+    for (int64_t panel = 0; panel < p->panels; panel++)
+      if (find_product(k, p, panel, first, end, &p->product[p->product_count])) p->product_count++;
+  }
+  if (p->quads == 1) join_products(p);
+}
+
+/* Of 32, 16 or 8 channels a panel, those with the fewest products for all channels: where products are shared by places,
+   residues without a tap there make zeros of rows; where channels are few, they fill rows of others. */
+static const char *choose_products(const uc_cuda_engine *e, uc_cuda_kernel *k) {
+  uc_cuda_phase *p = &k->phases;
+  int64_t blocks = uc_ceil_div(e->group_out, BLOCK), best = -1, fragments = 0;
+  /* a product for every tap at most, and one more place to write the next */
+  p->product = calloc((size_t)k->tap_count + 1, sizeof *p->product);
+  if (!p->product) return "no memory";
+  for (int64_t f = UC_CUDA_PANEL_PAIRS; f >= (k->pool >= 0 ? UC_CUDA_PANEL_PAIRS : 1); f /= 2) {
+    choose_panels(k, p, f);
+    list_products(k, p);
+    int64_t all = p->product_count * uc_ceil_div(blocks, f);
+    if (best >= 0 && all >= best) continue;
+    best = all;
+    fragments = f;
+  }
+  choose_panels(k, p, fragments);
+  list_products(k, p);
+  p->gaps = has_gaps(k, p);
+  return NULL;
+}
+
+/* ---- tiles ---- */
+
+typedef struct tiling {
+  int64_t held, groups, parts[UC_AXES], rounds, blocks, buffers;
+  int axis;
+  double clocks;
+} tiling;
+
+typedef struct setting {
+  const uc_cuda_engine *e;
+  const uc_cuda_kernel *k;
+  const int64_t *extent;
+  int64_t panel_blocks; /* of channels: each has all panels once */
+} setting;
+
+static void part_of(const tiling *t, int64_t part[UC_AXES]) {
+  for (int a = 0; a < UC_AXES; a++) part[a] = a == t->axis ? t->groups : 1;
+  part[2] = t->axis == 2 ? t->groups * GROUP : GROUP;
+}
+
+static void cells_of(const tiling *t, int64_t cells[UC_AXES]) {
+  part_of(t, cells);
+  for (int a = 0; a < UC_AXES; a++) cells[a] *= t->parts[a];
+}
+
+static int64_t x_bytes(const setting *s, const tiling *t) {
+  int64_t cells[UC_AXES], positions = 1;
+  cells_of(t, cells);
+  for (int a = 0; a < UC_AXES; a++) positions *= uc_cuda_input_size(s->k, a, cells[a]);
+  return positions * s->k->phases.quads * UNIT_BYTES;
+}
+
+static int64_t round_bytes(const setting *s, const tiling *t) {
+  return s->k->phases.steps * s->k->phases.product_count * t->held * PANEL_BYTES;
+}
+
+static int64_t shared_bytes(const setting *s, const tiling *t) {
+  return t->rounds * round_bytes(s, t) + t->buffers * x_bytes(s, t) + NOTES_BYTES;
+}
+
+/* Rounds and blocks of channels, and buffers: the fewest blocks whose weights leave room for two tiles' input. */
+static bool fit(const setting *s, tiling *t) {
+  int64_t all = uc_ceil_div(s->panel_blocks, t->held), most = s->e->target.shared_bytes;
+  for (t->blocks = 1; t->blocks <= all; t->blocks++) {
+    t->rounds = uc_ceil_div(all, t->blocks);
+    t->buffers = 2;
+    if (shared_bytes(s, t) > most) continue;
+    while (t->buffers < MOST_BUFFERS && shared_bytes(s, t) + x_bytes(s, t) <= most) t->buffers++;
+    t->blocks = uc_ceil_div(all, t->rounds);
+    return true;
+  }
+  return false;
+}
+
+/* Clocks of a product: a multiprocessor multiplies four columns in a clock, or reads 128 bytes of shared memory. */
+static double product_clocks(const tiling *t) {
+  double columns = (double)(t->groups * GROUP);
+  return fmax(columns / 2, 16 + columns / 4);
+}
+
+static void estimate(const setting *s, tiling *t) {
+  const uc_cuda_phase *p = &s->k->phases;
+  int64_t cells[UC_AXES];
+  cells_of(t, cells);
+  double tiles = (double)(t->blocks * s->e->lowered->conv.groups) *
+                 (double)uc_max(1, s->e->lowered->conv.batch);
+  for (int a = 0; a < UC_AXES; a++) tiles *= (double)uc_ceil_div(s->extent[a], cells[a]);
+  double parts = (double)(t->parts[0] * t->parts[1] * t->parts[2]) * (double)t->rounds;
+  double products = parts * (double)(p->steps * p->product_count * t->held) * product_clocks(t);
+  double sums = parts * (double)(p->panels * t->held * t->groups * 4);
+  double units = (double)x_bytes(s, t) / UNIT_BYTES, words = s->e->word == UPCONV_F32 ? 4 : 8;
+  double issue = sums * FINISH + units * words * UNIT;
+  /* copying warps load 32 words a thread together; a team finishes while the other multiplies */
+  double copying = ceil(units * words / (32.0 * COPIERS)) * LATENCY;
+  double alone = products / 2 + sums * FINISH * 2;
+  const double part[] = {products, issue, copying, alone};
+  double clocks = 0;
+  for (int i = 0; i < 4; i++) clocks += pow(part[i], 3);
+  double weights = (double)(t->rounds * round_bytes(s, t));
+  t->clocks = ceil(tiles / (double)uc_max(1, s->e->target.sm_count)) * cbrt(clocks) + BEGIN +
+              fmax(weights / L2_BYTES, copying);
+}
+
+/* Parts along each axis, powers of two; `whole`: not more than the extent. */
+static void try_parts(const setting *s, tiling *t, tiling *best) {
+  int64_t part[UC_AXES];
+  part_of(t, part);
+  int64_t n[UC_AXES];
+  for (n[0] = 1; n[0] <= MOST_PARTS; n[0] *= 2)
+    for (n[1] = 1; n[1] <= MOST_PARTS; n[1] *= 2)
+      for (n[2] = 1; n[2] <= MOST_PARTS; n[2] *= 2) {
+        bool beyond = n[0] * n[1] * n[2] > MOST_PARTS;
+        for (int a = 0; a < UC_AXES; a++)
+          beyond |= n[a] > 1 && part[a] * n[a] / 2 >= s->extent[a];
+        if (beyond) continue;
+        memcpy(t->parts, n, sizeof n);
+        if (!fit(s, t)) continue;
+        estimate(s, t);
+        if (best->clocks == 0 || t->clocks < best->clocks) *best = *t;
+      }
+}
+
+static void choose_tiling(const setting *s, tiling *best) {
+  const uc_cuda_phase *p = &s->k->phases;
+  tiling t = {.clocks = 0};
+  for (t.held = 1; t.held <= s->panel_blocks; t.held *= 2) {
+    int64_t most = uc_min(MOST_GROUPS, MOST_SUMS / 4 / (p->panels * t.held));
+    for (t.groups = 1; t.groups <= most; t.groups += t.groups < 4 ? 1 : t.groups < 16 ? 2 : 4)
+      for (t.axis = 0; t.axis < UC_AXES; t.axis++) {
+        int64_t cells = t.axis == 2 ? t.groups * GROUP : t.groups;
+        bool last = t.axis == 2 || t.groups > 1; /* a group alone has no axis */
+        if (last && cells < 2 * s->extent[t.axis] + GROUP) try_parts(s, &t, best);
+      }
+  }
+}
+
+static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t,
+                   const setting *s) {
+  uc_cuda_phase *p = &k->phases;
+  p->held = t->held;
+  p->blocks = uc_ceil_div(s->panel_blocks, t->held * t->rounds);
+  p->groups = t->groups;
+  p->group_axis = t->axis;
+  part_of(t, p->part);
+  cells_of(t, k->cells);
+  for (int a = 0; a < UC_AXES; a++) k->x_size[a] = uc_cuda_input_size(k, a, k->cells[a]);
+  k->rounds = t->rounds;
+  k->bm = t->rounds * t->held * p->fragments * BLOCK;
+  k->x_buffers = t->buffers;
+  k->threads = MULTIPLIERS + COPIERS;
+  k->copiers = COPIERS;
+  k->registers_kept = KEPT_REGISTERS;
+  k->registers_taken = TAKEN_REGISTERS;
+  k->rt = k->pool >= 0 ? uc_volume(k->residues) : k->residues[2];
+  k->residue_groups = uc_volume(k->residues) / k->rt;
+  k->strip = 2;
+  k->resident = true;
+  k->wgmma = true;
+  k->chunk = e->group_in;
+  k->staging_floats = uc_ceil_div(shared_bytes(s, t), 4);
+}
+
+const char *uc_cuda_shape_phase(const uc_cuda_engine *e, uc_cuda_kernel *k,
+                                const int64_t extent[UC_AXES]) {
+  uc_cuda_phase *p = &k->phases;
+  if (strcmp(e->target.arch, "sm_90a") != 0) return "only sm_90a multiplies both operands from shared memory";
+  if (k->step[2] != 1) return "neighbouring cells along W read inputs that lie apart";
+  if (k->tap_count > MOST_TAPS) return "more taps than the kernel for phases unrolls";
+  int64_t of_unit = e->word == UPCONV_F32 ? 4 : 8;
+  p->quads = uc_ceil_div(e->group_in, of_unit);
+  if (p->quads > 1) p->quads = uc_ceil_div(p->quads, 2) * 2;
+  p->steps = uc_max(1, p->quads / 2);
+  uc_cuda_sort_taps(k);
+  const char *why = choose_products(e, k);
+  if (why) return why;
+  if (p->product_count > MOST_UNROLLED) return "more taps than the kernel for phases unrolls";
+  if (p->panels * 4 > MOST_SUMS) return "more phases than the kernel for phases holds in registers";
+  setting s = {.e = e, .k = k, .extent = extent};
+  s.panel_blocks = uc_ceil_div(uc_ceil_div(e->group_out, BLOCK), p->fragments);
+  tiling best = {.clocks = 0};
+  choose_tiling(&s, &best);
+  if (best.clocks == 0) return "the weights of a block of channels do not fit shared memory";
+  settle(e, k, &best, &s);
+  return NULL;
+}
