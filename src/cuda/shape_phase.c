@@ -209,6 +209,18 @@ static double product_clocks(const tiling *t) {
   return fmax(columns / 2, 16 + columns / 4);
 }
 
+/* Bytes of x that come from the second-level cache for a tile: whole sectors of its rows. */
+static double near_bytes(const setting *s, const int64_t cells[UC_AXES]) {
+  enum { SECTOR = 32 };
+  const upconv_problem *p = &s->e->lowered->conv;
+  double size = (double)upconv_dtype_size(p->x_dtype), rows = (double)s->e->group_in;
+  double row = (double)uc_cuda_input_size(s->k, 2, cells[2]);
+  for (int a = 0; a < 2; a++) rows *= (double)uc_cuda_input_size(s->k, a, cells[a]);
+  if (p->x_layout == UPCONV_CHANNELS_LAST)
+    return rows * row * size + rows * row / (double)s->e->group_in * (SECTOR - size);
+  return rows * (row * size + SECTOR - size);
+}
+
 static void estimate(const setting *s, tiling *t) {
   const uc_cuda_phase *p = &s->k->phases;
   int64_t cells[UC_AXES];
@@ -224,9 +236,9 @@ static void estimate(const setting *s, tiling *t) {
   /* copying warps load 32 words a thread together; a team finishes while the other multiplies */
   double copying = ceil(units * words / (32.0 * COPIERS)) * LATENCY;
   double alone = products / 2 + sums * FINISH * 2;
-  const double part[] = {products, issue, copying, alone};
+  const double part[] = {products, issue, copying, alone, near_bytes(s, cells) / L2_BYTES};
   double clocks = 0;
-  for (int i = 0; i < 4; i++) clocks += pow(part[i], 3);
+  for (int i = 0; i < 5; i++) clocks += pow(part[i], 3);
   double weights = (double)(t->rounds * round_bytes(s, t));
   t->clocks = ceil(tiles / (double)uc_max(1, s->e->target.sm_count)) * cbrt(clocks) + BEGIN +
               fmax(weights / L2_BYTES, copying);
