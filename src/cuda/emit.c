@@ -225,7 +225,7 @@ static void emit_unpooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel
               "      }\n"
               "      if (INSIDE && in_c) {\n"
               "        const int first = at + (i0 / ROW * R2 + i0 %% ROW) * output_step(a);\n"
-              "        store_run<Y_TYPE, RUN>(y, first, output_step(a), tile.wide, run);\n"
+              "        store_run<Y_TYPE, RUN>(y, first, output_step(a), tile.width, run);\n"
               "      }\n"
               "    }\n"
               "  }\n"
@@ -321,7 +321,7 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
               "      if (!INSIDE && in) store_at<Y_TYPE>(y, at + q * output_step(a), run[i]);\n"
               "    }\n"
               "    if (INSIDE && in_c) store_run<Y_TYPE, RUN>(y, at + i0 * output_step(a), "
-              "output_step(a), tile.wide, run);\n"
+              "output_step(a), tile.width, run);\n"
               "  }\n"
               "}\n",
               value);

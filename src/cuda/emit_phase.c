@@ -21,6 +21,7 @@ void uc_cuda_emit_phase_defines(uc_text *text, const uc_cuda_engine *e, const uc
   uc_cuda_emit_define(text, "STEPS", p->steps);
   uc_cuda_emit_define(text, "PRODUCTS", p->product_count);
   uc_cuda_emit_define(text, "GAPS", p->gaps);
+  uc_cuda_emit_define(text, "PAIRED", k->x_vector == 2);
   uc_cuda_emit_define(text, "ROUNDS", k->rounds);
   uc_cuda_emit_define(text, "X_BUFFERS", k->x_buffers);
   uc_cuda_emit_define(text, "COPIERS", k->copiers);

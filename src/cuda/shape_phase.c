@@ -174,10 +174,22 @@ static void cells_of(const tiling *t, int64_t cells[UC_AXES]) {
   for (int a = 0; a < UC_AXES; a++) cells[a] *= t->parts[a];
 }
 
+/* Two 16-bit positions are loaded together where rows lie along W: from an even one on, so that two units come of it. */
+static bool paired(const setting *s) {
+  return s->e->word != UPCONV_F32 && s->e->lowered->conv.x_layout != UPCONV_CHANNELS_LAST;
+}
+
+/* Positions of a row of the input tile. */
+static int64_t row_positions(const setting *s, int64_t cells) {
+  int64_t row = uc_cuda_input_size(s->k, 2, cells);
+  return paired(s) ? uc_ceil_div(row + uc_mod(s->k->x_base[2], 2), 2) * 2 : row;
+}
+
 static int64_t x_bytes(const setting *s, const tiling *t) {
-  int64_t cells[UC_AXES], positions = 1;
+  int64_t cells[UC_AXES];
   cells_of(t, cells);
-  for (int a = 0; a < UC_AXES; a++) positions *= uc_cuda_input_size(s->k, a, cells[a]);
+  int64_t positions = row_positions(s, cells[2]);
+  for (int a = 0; a < 2; a++) positions *= uc_cuda_input_size(s->k, a, cells[a]);
   return positions * s->k->phases.quads * UNIT_BYTES;
 }
 
@@ -277,9 +289,18 @@ static void choose_tiling(const setting *s, tiling *best) {
   }
 }
 
+static void lay_out_pairs(const setting *s, uc_cuda_kernel *k) {
+  k->x_vector = 1;
+  if (!paired(s)) return;
+  k->x_vector = 2;
+  k->x_size[2] = row_positions(s, k->cells[2]);
+  k->x_base[2] -= uc_mod(k->x_base[2], 2);
+}
+
 static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t,
                    const setting *s) {
   uc_cuda_phase *p = &k->phases;
+  k->staging_floats = uc_ceil_div(shared_bytes(s, t), 4);
   p->held = t->held;
   p->blocks = uc_ceil_div(s->panel_blocks, t->held * t->rounds);
   p->groups = t->groups;
@@ -287,6 +308,7 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t,
   part_of(t, p->part);
   cells_of(t, k->cells);
   for (int a = 0; a < UC_AXES; a++) k->x_size[a] = uc_cuda_input_size(k, a, k->cells[a]);
+  lay_out_pairs(s, k);
   k->rounds = t->rounds;
   k->bm = t->rounds * t->held * p->fragments * BLOCK;
   k->x_buffers = t->buffers;
@@ -300,7 +322,6 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t,
   k->resident = true;
   k->wgmma = true;
   k->chunk = e->group_in;
-  k->staging_floats = uc_ceil_div(shared_bytes(s, t), 4);
 }
 
 const char *uc_cuda_shape_phase(const uc_cuda_engine *e, uc_cuda_kernel *k,

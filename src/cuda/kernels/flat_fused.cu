@@ -117,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) KERNEL_NAME(co
   Tile tile;
   tile.group = block / BLOCKS_PER_GROUP;
   tile.c0 = block % BLOCKS_PER_GROUP * BM;
-  tile.wide = aligned_runs(a);
+  tile.width = width_of_runs(a);
   lay_out(a, tile);
   list_cells(tile, cells);
   Weights weights;

@@ -107,6 +107,6 @@ extern "C" __global__ void __launch_bounds__(THREADS * TEAMS, MIN_BLOCKS) KERNEL
   Tile tile;
   tile.group = block / BLOCKS_PER_GROUP;
   tile.c0 = block % BLOCKS_PER_GROUP * BM;
-  tile.wide = aligned_runs(a);
+  tile.width = width_of_runs(a);
   work(a, tile, blockIdx.x / KINDS + team() * (i64)blocks, a.tiles / KINDS, (i64)blocks * TEAMS, smem);
 }

@@ -11,9 +11,12 @@ __device__ __forceinline__ int stored_of(const Args &a, int i, int first, int co
   return ((first >= a.y_begin[i]) & (first + count <= a.y_end[i])) + ((first + count > a.y_begin[i]) & (first < a.y_end[i]));
 }
 
-__device__ __forceinline__ bool aligned_runs(const Args &a) {
+// How RUN neighbours along W can be stored together.
+__device__ __forceinline__ int width_of_runs(const Args &a) {
   const i64 strides = a.y.stride[0] | a.y.stride[1] | a.y.stride[2] | a.y.stride[3];
-  return a.y_step[2] == 1 && ((i64)a.y.origin | strides * size_of(Y_TYPE)) % (RUN * size_of(Y_TYPE)) == 0;
+  const i64 bytes = (i64)a.y.origin | strides * size_of(Y_TYPE), run = RUN * size_of(Y_TYPE);
+  if (a.y_step[2] != 1) return APART;
+  return bytes % run == 0 ? WHOLE : bytes % (run / 2) == 0 ? HALVES : APART;
 }
 
 // Where a tile's results go.

@@ -285,11 +285,11 @@ __device__ __forceinline__ void finish_round(const Args &a, const Tile &tile, in
                 end = last < CO ? last : CO;
       float *const from = out + row * PITCH + cell * HELD;
       if (c >= end) continue;
-      if (inside & tile.wide) {
-        s.tile.wide = true; // which the compiler then knows
+      if (inside & (tile.width == WHOLE)) {
+        s.tile.width = WHOLE; // which the compiler then knows
         finish_channels<true>(a, s, rg, from, c, end);
       } else if (inside) {
-        s.tile.wide = false;
+        s.tile.width = APART;
         finish_channels<true>(a, s, rg, from, c, end);
       } else {
         finish_channels<false>(a, s, rg, from, c, end);

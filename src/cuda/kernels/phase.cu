@@ -148,30 +148,46 @@ __device__ __forceinline__ int stored_pair(const Args &a, const Tile &tile, int 
   return (in_d > 0) & (in_h > 0) & (in_w > 0);
 }
 
-// Two cells of one channel, at one place along D and H or, pooled, at all.
-__device__ __forceinline__ void finish_pair(const Args &a, const Tile &tile, const Place &p, const Sums &sums, int panel0, int group,
-                                            int place, bool live, int channel, float factor, float bias, int d, int h, int w) {
+// A lane's channel of a panel.
+struct Finish {
+  int channel;
+  bool live;
+  float factor, bias;
+};
+
+__device__ __forceinline__ Finish finish_of(const Args &a, const Tile &tile, int c) {
+  Finish f;
+  f.live = c < CO;
+  f.channel = tile.group * CO + (c < CO ? c : CO - 1);
+  f.bias = __ldg(a.packed + BIAS_AT + f.channel);
+  f.factor = SCALES_SUMS ? __ldg(a.packed + FACTOR_AT + f.channel) : 1.0f;
+  return f;
+}
+
+// Two cells of one channel, at one place along D and H or, pooled, at all. INSIDE: all of the tile is stored.
+template <bool INSIDE>
+__device__ __forceinline__ void finish_pair(const Args &a, const Tile &tile, const Finish &f, const Sums &sums, int panel0, int group,
+                                            int place, int d, int h, int w) {
   float strip[2 * RT];
 #pragma unroll
   for (int i = 0; i < 2; i++)
 #pragma unroll
     for (int r = 0; r < RT; r++) {
       const float sum = sums[panel0 + r / R2 * PAIRS_W + r % R2 / 2][group * 4 + r % R2 % 2 * 2 + i];
-      strip[i * RT + r] = SUMS_POOLED ? sum : with_bias(sum, factor, bias);
+      strip[i * RT + r] = SUMS_POOLED ? sum : with_bias(sum, f.factor, f.bias);
     }
-  const int whole = tile.inside ? 2 : stored_pair(a, tile, d, h, w);
-  if (whole == 2) finish<true>(a, tile, place, live, channel, d, h, w, strip);
-  else if (whole == 1) finish<false>(a, tile, place, live, channel, d, h, w, strip);
+  const int whole = INSIDE ? 2 : stored_pair(a, tile, d, h, w);
+  if (whole == 2) finish<true>(a, tile, place, f.live, f.channel, d, h, w, strip);
+  else if (whole == 1) finish<false>(a, tile, place, f.live, f.channel, d, h, w, strip);
 }
 
-__device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, const Place &p, const Part &part, int round,
-                                            const Sums &sums) {
+template <bool INSIDE>
+__device__ __forceinline__ void finish_groups(const Args &a, const Tile &tile, const Place &p, const Part &part, int round,
+                                              const Sums &sums) {
   enum { PLACES = R0 * R1 * R2 / RT }; // 1 where a thread finishes all residues together
 #pragma unroll
   for (int held = 0; held < HELD; held++) {
-    const int c = tile.c0 + (round * HELD + held) * FRAGMENTS * 8 + p.channel;
-    const int channel = tile.group * CO + (c < CO ? c : CO - 1);
-    const float bias = __ldg(a.packed + BIAS_AT + channel), factor = SCALES_SUMS ? __ldg(a.packed + FACTOR_AT + channel) : 1.0f;
+    const Finish f = finish_of(a, tile, tile.c0 + (round * HELD + held) * FRAGMENTS * 8 + p.channel);
 #pragma unroll
     for (int first = 0; first < PLACES; first += SLOTS) {
       const int place = first + (PLACES > 1 ? p.slot : 0);
@@ -180,8 +196,17 @@ __device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, con
       for (int group = 0; group < GROUPS; group++) {
         const int d = part.d + (GROUP_AXIS == 0 ? group : 0), h = part.h + (GROUP_AXIS == 1 ? group : 0);
         const int w = part.w + (GROUP_AXIS == 2 ? group * 8 : 0) + p.cell;
-        finish_pair(a, tile, p, sums, held * PANELS + first / SLOTS * PAIRS_W, group, place, c < CO, channel, factor, bias, d, h, w);
+        finish_pair<INSIDE>(a, tile, f, sums, held * PANELS + first / SLOTS * PAIRS_W, group, place, d, h, w);
       }
     }
+  }
+}
+
+__device__ __forceinline__ void finish_part(const Args &a, Tile tile, const Place &p, const Part &part, int round, const Sums &sums) {
+  if (tile.inside & (tile.width == WHOLE)) {
+    tile.width = WHOLE; // which the compiler then knows
+    finish_groups<true>(a, tile, p, part, round, sums);
+  } else {
+    finish_groups<false>(a, tile, p, part, round, sums);
   }
 }

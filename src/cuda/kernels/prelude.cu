@@ -190,15 +190,9 @@ __device__ __forceinline__ int window_count(int o, int stride, int kernel, int d
   return count_before(start, size, dilation, kernel) - count_before(start, 0, dilation, kernel);
 }
 
-// N consecutive elements along W, at most 16 bytes: one store where they are wide, that is, dense and aligned to their size.
+// N consecutive elements by one store.
 template <int TYPE, int N>
-__device__ __forceinline__ void store_run(char *base, int index, int stride, bool wide, const float (&v)[N]) {
-  char *to = base + (i64)index * size_of(TYPE);
-  if (!wide || N == 1) {
-#pragma unroll
-    for (int i = 0; i < N; i++) store_at<TYPE>(base, index + i * stride, v[i]);
-    return;
-  }
+__device__ __forceinline__ void store_together(char *to, const float *v) {
   enum { WORDS = N * size_of(TYPE) / 4 };
   u32 word[WORDS ? WORDS : 1];
 #pragma unroll
@@ -207,4 +201,23 @@ __device__ __forceinline__ void store_run(char *base, int index, int stride, boo
   if (WORDS == 1) *(u32 *)to = word[0];
   if (WORDS == 2) *(uint2 *)to = make_uint2(word[0], word[1 % WORDS]);
   if (WORDS == 4) *(uint4 *)to = make_uint4(word[0], word[1 % WORDS], word[2 % WORDS], word[3 % WORDS]);
+}
+
+// N consecutive elements along W, at most 16 bytes: one store where they are dense and aligned to their size (WHOLE), two where
+// to half of it (HALVES).
+enum { APART = 0, HALVES = 1, WHOLE = 2 };
+
+template <int TYPE, int N>
+__device__ __forceinline__ void store_run(char *base, int index, int stride, int width, const float (&v)[N]) {
+  enum { HALF = N > 1 ? N / 2 : 1 };
+  char *to = base + (i64)index * size_of(TYPE);
+  if (N > 1 && width == WHOLE) {
+    store_together<TYPE, N>(to, v);
+  } else if (HALF > 1 && width == HALVES) {
+    store_together<TYPE, HALF>(to, v);
+    store_together<TYPE, HALF>(to + HALF * size_of(TYPE), v + HALF);
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; i++) store_at<TYPE>(base, index + i * stride, v[i]);
+  }
 }

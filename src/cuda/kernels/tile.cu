@@ -5,7 +5,8 @@ struct Tile {
   int qd, qh, qw;          // first cell
   int od, oh, ow;          // cells before it in the tile buffers
   char *y;                 // fused: channel 0 of the first cell's first output
-  bool inside, wide;       // fused: all of it is stored; RUN outputs along W are dense and aligned
+  bool inside;             // fused: all of it is stored
+  int width;               // fused: how RUN outputs along W can be stored together
   int y_channel, y_step[2]; // a finished tile in shared memory: from a channel, plane, row to the next
   int y_skew;               // what channels that another lane finishes lie further apart
   int first, end;          // channels, of all, that tile buffers hold: never another group's

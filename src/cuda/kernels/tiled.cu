@@ -14,7 +14,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) KERNEL_NAME(const __grid_c
     rest /= a.grid[1];
     int td = (int)(rest % a.grid[0]) + a.grid_begin[0];
     Tile tile;
-    tile.inside = tile.wide = false; // nothing is stored before the steps
+    tile.inside = false; // nothing is stored before the steps
+    tile.width = APART;
     tile.n = (int)(rest / a.grid[0]) + a.n0;
     const int in_group = block % BLOCKS_PER_GROUP * BM, group_first = block / BLOCKS_PER_GROUP * CO;
     tile.first = ALL_CHANNELS ? 0 : group_first + in_group;
