@@ -121,7 +121,7 @@ __device__ __noinline__ float sum_of_taps(const char *weights, const char *x, in
 }
 
 // A product has zeros for weights where a residue has no tap: times an infinite input that is NaN. So where the tile has such
-// an input the sums are made again.
+// an input, sums that are not finite are made again.
 __device__ __forceinline__ void sum_again(const Place &p, const char *weights, const char *x, Sums &sums) {
 #pragma unroll
   for (int i = 0; i < HELD * PANELS; i++) {
@@ -129,7 +129,7 @@ __device__ __forceinline__ void sum_again(const Place &p, const char *weights, c
 #pragma unroll
     for (int k = 0; k < GROUPS * 4; k++) {
       const int rw = panel % PAIRS_W * 2 + k / 2 % 2, residue = place * R2 + rw;
-      if (place >= R0 * R1 || rw >= R2) continue;
+      if (place >= R0 * R1 || rw >= R2 || fabsf(sums[i][k]) < INF) continue;
       const int row = threadIdx.x / 32 % 4 * 2 + k / 2 % 2, cell = k / 4 * GROUP_POSITIONS + p.cell + k % 2;
       sums[i][k] = sum_of_taps(weights + i / PANELS * PANEL_BYTES + row * 128 + threadIdx.x % 32 / 4 * 16, x + cell * 16, residue);
     }
