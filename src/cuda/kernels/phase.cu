@@ -53,28 +53,28 @@ __device__ __forceinline__ Part part_at(int part) {
 
 __device__ __forceinline__ int position_of_part(const Part &p) { return (p.d * I0 * XH + p.h * I1) * XW + p.w; }
 
-// The other part of a step's depth lies `far` bytes on, the next eight rows or columns `next` (PTX ISA, matrix descriptor).
-__device__ __forceinline__ u64 matrix_at(u32 address, u32 far, u32 next) {
-  return (u64)(next >> 4) << 32 | (far >> 4) << 16 | (address >> 4 & 0x3fff);
-}
+// Of a matrix at an address of shared memory whose next eight rows or columns lie `next` units on (PTX ISA, matrix descriptor).
+// Numbers of units are added to it: to begin further on, or, times FAR, for the other half of the depth to lie as far.
+__device__ __forceinline__ u64 matrix_at(u32 address, u32 next) { return (u64)next << 32 | (address >> 4 & 0x3fff); }
+static const u64 FAR = 1 << 16;
 
 // ---- multiplying ----
 
 // weights: of the round; x: of the part's first position.
 __device__ __forceinline__ void multiply(u32 weights, u32 x, Sums &sums) {
+  enum { PANEL = PANEL_BYTES / 16 };
+  u64 rows = matrix_at(weights, 8) + PANEL / 2 * FAR, columns = matrix_at(x, GROUP_POSITIONS);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll 1
   for (int step = 0; step < STEPS; step++) {
 #pragma unroll
-    for (int i = 0; i < PRODUCTS; i++) {
-      const u64 b = matrix_at(x + product_at[i] * 16, product_far[i] * 16, GROUP_POSITIONS * 16);
+    for (int i = 0; i < PRODUCTS; i++)
 #pragma unroll
       for (int h = 0; h < HELD; h++)
-        wgmma(sums[h * PANELS + product_panel[i]], matrix_at(weights + (i * HELD + h) * PANEL_BYTES, PANEL_BYTES / 2, 128), b,
+        wgmma(sums[h * PANELS + product_panel[i]], rows + (i * HELD + h) * PANEL, columns + product_at[i] + product_far[i] * FAR,
               step > 0 || !product_begins[i]);
-    }
-    weights += STEP_BYTES;
-    x += 2 * X_CHANNEL * 16;
+    rows += PRODUCTS * HELD * PANEL;
+    columns += 2 * X_CHANNEL;
   }
   asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
   // sums are whole now: no use of them may move to before this
@@ -205,6 +205,8 @@ __device__ __forceinline__ void finish_groups(const Args &a, const Tile &tile, c
 __device__ __forceinline__ void finish_part(const Args &a, Tile tile, const Place &p, const Part &part, int round, const Sums &sums) {
   if (tile.inside & (tile.width == WHOLE)) {
     tile.width = WHOLE; // which the compiler then knows
+    finish_groups<true>(a, tile, p, part, round, sums);
+  } else if (tile.inside) {
     finish_groups<true>(a, tile, p, part, round, sums);
   } else {
     finish_groups<false>(a, tile, p, part, round, sums);
