@@ -296,7 +296,7 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
                                                    "depthwise_convolve", NULL},
                              *const gemm_sync[] = {"gemm", "gemm_mma", "gemm_rows", NULL},
                              *const gemm_fours[] = {"gemm", "barrier", "gemm_wgmma", "gemm_rows", NULL},
-                             *const phase[] = {"barrier", "word", "phase", "position", "phase_fused", NULL};
+                             *const phase[] = {"barrier", "phase", "position", "phase_fused", NULL};
     const char *const mma[] = {"word", "mma", k->wgmma ? "mma_warpgroup" : "mma_sync", "position", "stage",
                                "mma_convolve", k->prefetch ? "prefetch" : NULL, NULL};
     const char *const *file = k->mma         ? mma

@@ -26,7 +26,7 @@ enum {
   PARTS_W = TW / PART_W,
   PARTS = TD / PART_D * PARTS_H * PARTS_W,
   GROUP_POSITIONS = GROUP_AXIS == 2 ? 8 : GROUP_AXIS == 1 ? I1 * XW : I0 * XH * XW,
-  PAD_BYTES = 8 * (2 * X_BUFFERS + 1) // of barriers, before the notes
+  NOTES_AT = (8 * (2 * X_BUFFERS + 1) + 15) / 16 * 16 // after the barriers
 };
 
 // What a lane works on.

@@ -4,15 +4,22 @@
 
 enum { COPYING_WARPS = COPIERS / 32 };
 
+// Which tile a buffer holds, as those who bring it tell those who multiply.
+struct __align__(16) Note {
+  int4 at;       // sample and first cell
+  int more;      // false: there is none any more
+  int unbounded; // the tile's number, from 1 on, if one of its inputs is not finite
+};
+
 struct Barriers {
   u32 weights, full, free;
-  int *note; // which of the block's tiles, from 1 on, had an input that is not finite
+  Note *note;
 };
 
 __device__ __forceinline__ Barriers barriers_of(float *smem) {
   char *const at = (char *)smem + WEIGHT_BYTES + X_BUFFERS * X_BYTES;
   const u32 first = (u32)__cvta_generic_to_shared(at);
-  Barriers b = {first, first + 8, first + 8 + 8 * X_BUFFERS, (int *)(at + PAD_BYTES)};
+  Barriers b = {first, first + 8, first + 8 + 8 * X_BUFFERS, (Note *)(at + NOTES_AT)};
   return b;
 }
 
@@ -20,8 +27,8 @@ __device__ __forceinline__ void init_barriers(const Barriers &b) {
   init_barrier(b.weights, 1);
   for (int i = 0; i < X_BUFFERS; i++) {
     init_barrier(b.full + 8 * i, COPYING_WARPS);
-    init_barrier(b.free + 8 * i, PARTS * 4);
-    b.note[i] = 0;
+    init_barrier(b.free + 8 * i, MULTIPLIERS / 32);
+    b.note[i].unbounded = 0;
   }
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -40,28 +47,6 @@ __device__ __forceinline__ void copy_weights(const Args &a, const Tile &tile, co
     copy_bulk(to + at, from + at, WEIGHT_BYTES - at < PIECE ? WEIGHT_BYTES - at : PIECE, b.weights);
 }
 
-__device__ __forceinline__ u32 greater(u32 a, u32 b) { return a > b ? a : b; }
-
-// The greatest magnitude of words, or of each half of them.
-__device__ __forceinline__ void look_at(u32 word, u32 (&worst)[2]) {
-#ifdef WORD_IS_F32
-  worst[0] = greater(worst[0], word & 0x7fffffff);
-#else
-  worst[0] = greater(worst[0], word & 0x7fff);
-  worst[1] = greater(worst[1], word & 0x7fff0000);
-#endif
-}
-
-__device__ __forceinline__ bool not_finite(const u32 (&worst)[2]) {
-#if defined(WORD_IS_F32)
-  return worst[0] >= 0x7f800000;
-#elif defined(WORD_IS_F16)
-  return (worst[0] >= 0x7c00) | (worst[1] >= 0x7c000000);
-#else
-  return (worst[0] >= 0x7f80) | (worst[1] >= 0x7f800000);
-#endif
-}
-
 // What a thread copies together: UNITS units of SPOT positions that are neighbours along W, 32 loads in all.
 enum {
   SPOT = PAIRED ? 2 : 1,
@@ -69,7 +54,13 @@ enum {
   UNITS = QUADS < 4 ? QUADS : 4,
   BATCHES = (QUADS + UNITS - 1) / UNITS,
   ITEMS = SPOTS * BATCHES,
-  TOGETHER = 8 / UNITS / SPOT > 1 ? 8 / UNITS / SPOT : 1
+  TOGETHER = 8 / UNITS / SPOT > 1 ? 8 / UNITS / SPOT : 1,
+#ifdef WORD_IS_F32
+  WORD_CHANNELS = 1,
+#else
+  WORD_CHANNELS = 2,
+#endif
+  WORDS = (CI + WORD_CHANNELS - 1) / WORD_CHANNELS
 };
 
 typedef uint4 Units[TOGETHER][UNITS][SPOT];
@@ -78,9 +69,20 @@ typedef uint4 Units[TOGETHER][UNITS][SPOT];
 __device__ __forceinline__ int spot_of(int item) { return X_LAST ? item / BATCHES : item % SPOTS; }
 __device__ __forceinline__ int batch_of(int item) { return X_LAST ? item % BATCHES : item / SPOTS; }
 
-__device__ __forceinline__ uint4 load_unit(const Args &a, bool in, const char *origin, int offset, int first) {
-  return make_uint4(word_at(a, in, origin, offset, first), word_at(a, in, origin, offset, first + 1),
-                    word_at(a, in, origin, offset, first + 2), word_at(a, in, origin, offset, first + 3));
+// Words e, e + 1, ... of a position; from: its first one's channel, which moves on. All lie in `in` positions; beyond the last
+// channel there are zeros.
+__device__ __forceinline__ u32 load_word(const Args &a, bool in, const char *&from, int e) {
+  const bool live = WORDS % (UNITS * 4) == 0 || e < WORDS;
+  const i64 next = a.x.stride[1] * size_of(X_TYPE);
+#ifdef WORD_IS_F32
+  const u32 word = to_tf32(load_if<X_TYPE>(in & live, from, 0));
+  from += next;
+#else
+  const bool both = CI % 2 == 0 || 2 * e + 1 < CI;
+  const u32 word = load_bits_if(in & live, (const u16 *)from) | load_bits_if(in & live & both, (const u16 *)(from + next)) << 16;
+  from += 2 * next;
+#endif
+  return word;
 }
 
 #if PAIRED
@@ -90,21 +92,19 @@ __device__ __forceinline__ bool aligned_pairs(const Args &a) {
   return (a.x_step[2] == 1) & ((((i64)a.x.origin | strides * 2) & 3) == 0) & (((a.x.begin[3] | a.x.end[3]) & 1) == 0);
 }
 
-// One channel of two positions.
-__device__ __forceinline__ u32 load_pair(bool there, const char *from) {
-  return (u32)__float_as_int(load_if<F32>(there, from, 0));
-}
-
-// Channels 2 j and 2 j + 1 of both positions become word j of each.
-__device__ __forceinline__ void load_units(const Args &a, bool in, const char *origin, int offset, int unit, uint4 (&to)[SPOT]) {
-  u32 pair[8];
-#pragma unroll
-  for (int e = 0; e < 8; e++) pair[e] = load_pair(in & (unit * 8 + e < CI), origin + ((i64)offset + (unit * 8 + e) * a.x.stride[1]) * 2);
+// Channels 2 j and 2 j + 1 of both positions become word j of each; first: the first channel.
+__device__ __forceinline__ void load_pairs(const Args &a, bool in, const char *&from, int first, uint4 (&to)[SPOT]) {
   u32 low[4], high[4];
 #pragma unroll
   for (int j = 0; j < 4; j++) {
-    low[j] = (pair[2 * j] & 0xffff) | pair[2 * j + 1] << 16;
-    high[j] = pair[2 * j] >> 16 | (pair[2 * j + 1] & 0xffff0000);
+    u32 pair[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      pair[i] = (u32)__float_as_int(load_if<F32>(in & (CI % (UNITS * 8) == 0 || first + 2 * j + i < CI), from, 0));
+      from += a.x.stride[1] * 2;
+    }
+    low[j] = (pair[0] & 0xffff) | pair[1] << 16;
+    high[j] = pair[0] >> 16 | (pair[1] & 0xffff0000);
   }
   to[0] = make_uint4(low[0], low[1], low[2], low[3]);
   to[1] = make_uint4(high[0], high[1], high[2], high[3]);
@@ -114,22 +114,29 @@ __device__ __forceinline__ void load_units(const Args &a, bool in, const char *o
 // pairs: SPOT positions at once.
 __device__ __forceinline__ void load_item(const Args &a, const Tile &tile, const char *origin, bool pairs, int item,
                                           uint4 (&to)[UNITS][SPOT]) {
-  const int first = spot_of(item) * SPOT, unit = batch_of(item) * UNITS;
+  const int first = spot_of(item) * SPOT, word = batch_of(item) * UNITS * 4;
+  const i64 channel = (i64)word * WORD_CHANNELS * a.x.stride[1];
   int offset;
   const bool in = input_offset(a, tile, first, offset) & (item < ITEMS);
 #if PAIRED
   if (pairs) {
+    const char *from = origin + (offset + channel) * 2;
 #pragma unroll
-    for (int q = 0; q < UNITS; q++) load_units(a, in, origin, offset, unit + q, to[q]);
+    for (int q = 0; q < UNITS; q++) load_pairs(a, in, from, word * 2 + q * 8, to[q]);
     return;
   }
 #endif
 #pragma unroll
   for (int i = 0; i < SPOT; i++) {
-    int at = offset;
-    const bool there = i == 0 ? in : input_offset(a, tile, first + i, at) & (item < ITEMS);
+    const bool there = i == 0 ? in : input_offset(a, tile, first + i, offset) & (item < ITEMS);
+    const char *from = origin + (offset + channel) * size_of(X_TYPE);
 #pragma unroll
-    for (int q = 0; q < UNITS; q++) to[q][i] = load_unit(a, there, origin, at, (unit + q) * 4);
+    for (int q = 0; q < UNITS; q++) {
+      u32 w[4];
+#pragma unroll
+      for (int e = 0; e < 4; e++) w[e] = load_word(a, there, from, word + q * 4 + e);
+      to[q][i] = make_uint4(w[0], w[1], w[2], w[3]);
+    }
   }
 }
 
@@ -143,10 +150,36 @@ __device__ __forceinline__ void store_item(int item, const uint4 (&units)[UNITS]
       if (QUADS % UNITS == 0 || batch_of(item) * UNITS + q < QUADS) to[q * X_CHANNEL + i] = units[q][i];
 }
 
+// The greatest magnitude so far, NaN if there was one, of TF32 numbers or of pairs.
+#ifdef WORD_IS_F32
+__device__ __forceinline__ u32 greatest(u32 so_far, u32 word) {
+  return (u32)__float_as_int(max_nan(__int_as_float((int)so_far), fabsf(__int_as_float((int)word))));
+}
+__device__ __forceinline__ bool finite(u32 greatest) { return greatest < 0x7f800000; }
+#else
+__device__ __forceinline__ u32 greatest(u32 so_far, u32 word) {
+  u32 larger;
+#ifdef WORD_IS_F16
+  asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(so_far), "r"(word & 0x7fff7fff));
+#else
+  asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(so_far), "r"(word & 0x7fff7fff));
+#endif
+  return larger;
+}
+__device__ __forceinline__ bool finite(u32 greatest) {
+#ifdef WORD_IS_F16
+  const u32 infinite = 0x7c00;
+#else
+  const u32 infinite = 0x7f80;
+#endif
+  return ((greatest & 0xffff) < infinite) & (greatest >> 16 < infinite);
+}
+#endif
+
 // All units of the tile. Returns whether all were finite, of those that this thread copied.
 __device__ __forceinline__ bool copy_input(const Args &a, const Tile &tile, bool pairs, uint4 *buffer) {
   const char *const origin = input_origin(a, tile);
-  u32 worst[2] = {0, 0};
+  u32 most = 0;
 #pragma unroll 1
   for (int first = threadIdx.x - MULTIPLIERS; first < ITEMS; first += COPIERS * TOGETHER) {
     Units units;
@@ -158,37 +191,48 @@ __device__ __forceinline__ bool copy_input(const Args &a, const Tile &tile, bool
 #pragma unroll
     for (int i = 0; i < TOGETHER * UNITS * SPOT; i++) {
       const uint4 &u = units[i / (UNITS * SPOT)][i / SPOT % UNITS][i % SPOT];
-      look_at(u.x, worst), look_at(u.y, worst), look_at(u.z, worst), look_at(u.w, worst);
+      most = greatest(greatest(greatest(greatest(most, u.x), u.y), u.z), u.w);
     }
 #endif
   }
-  return !not_finite(worst);
+  return finite(most);
 }
 
 __device__ __forceinline__ void copy_all(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, const Barriers &b, float *smem) {
-  if (threadIdx.x == MULTIPLIERS && i < tiles) copy_weights(a, tile, b, smem);
+  if (threadIdx.x == MULTIPLIERS) copy_weights(a, tile, b, smem);
 #if PAIRED
   const bool pairs = aligned_pairs(a);
 #else
   const bool pairs = false;
 #endif
   Turn turn = {0, 1};
-  for (int count = 1; i < tiles; i += workers, count++) {
-    go_to(a, i, tile);
+  for (int count = 1;; i += workers, count++) {
+    Note *const note = b.note + turn.at;
     wait(b.free + 8 * turn.at, turn.parity);
-    const bool finite = copy_input(a, tile, pairs, (uint4 *)((char *)smem + WEIGHT_BYTES + turn.at * X_BYTES));
-    if (!finite) b.note[turn.at] = count;
+    if (i < tiles) {
+      go_to(a, i, tile);
+      const bool finite = copy_input(a, tile, pairs, (uint4 *)((char *)smem + WEIGHT_BYTES + turn.at * X_BYTES));
+      if (!finite) note->unbounded = count;
+    }
+    if (threadIdx.x == MULTIPLIERS) note->at = make_int4(tile.n, tile.qd, tile.qh, tile.qw), note->more = i < tiles;
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncwarp();
     if (threadIdx.x % 32 == 0) arrive(b.full + 8 * turn.at);
+    if (i >= tiles) return;
     step<X_BUFFERS>(turn);
   }
 }
 
 // ---- computing ----
 
-__device__ __forceinline__ void compute_part(const Args &a, const Tile &tile, const Barriers &b, const Place &p, int part, int at,
-                                             bool again, float *smem) {
+__device__ __forceinline__ void free_buffer(const Barriers &b, int at) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) arrive(b.free + 8 * at);
+}
+
+// last: of the team's parts of this tile.
+__device__ __forceinline__ void compute_part(const Args &a, const Tile &tile, const Barriers &b, const Place &p, int part, bool last,
+                                             int at, bool again, float *smem) {
   const Part here = part_at(part);
   const char *const x = (const char *)smem + WEIGHT_BYTES + at * X_BYTES + position_of_part(here) * 16;
 #pragma unroll 1
@@ -199,33 +243,32 @@ __device__ __forceinline__ void compute_part(const Args &a, const Tile &tile, co
 #if GAPS
     if (again) sum_again(p, weights, x, sums);
 #endif
-    if (round == ROUNDS - 1) {
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) arrive(b.free + 8 * at);
-    }
+    if (last & (round == ROUNDS - 1)) free_buffer(b, at);
     finish_part(a, tile, p, here, round, sums);
   }
 }
 
-__device__ __forceinline__ void compute_all(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, const Barriers &b, float *smem) {
+// Parts of all tiles are counted through, and teams take them in turns.
+__device__ __forceinline__ void compute_all(const Args &a, Tile tile, const Barriers &b, float *smem) {
   const Place p = place_of(threadIdx.x);
   // the same for all threads of a warp, and the compiler shall know
-  const int team = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
+  int part = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
   Turn turn = {0, 0};
-  int first = team, count = 1;
-  if (i < tiles) wait(b.weights, 0);
+  wait(b.weights, 0);
 #pragma unroll 1
-  for (; i < tiles; i += workers, count++) {
-    if (first < PARTS) {
-      go_to(a, i, tile);
-      aim(a, tile);
-      wait(b.full + 8 * turn.at, turn.parity);
-    }
-    const bool again = GAPS && first < PARTS && b.note[turn.at] == count;
-    int part = first;
+  for (int count = 1;; count++) {
+    wait(b.full + 8 * turn.at, turn.parity);
+    const Note &note = b.note[turn.at];
+    if (!note.more) return;
+    const int4 at = note.at;
+    tile.n = at.x, tile.qd = at.y, tile.qh = at.z, tile.qw = at.w;
+    aim(a, tile);
+    const bool again = GAPS && note.unbounded == count;
+    if (part >= PARTS) free_buffer(b, turn.at);
 #pragma unroll 1
-    for (; part < PARTS; part += TEAMS_OF_FOUR) compute_part(a, tile, b, p, part, turn.at, again, smem);
-    first = part - PARTS; // parts of all tiles are counted through
+    for (; part < PARTS; part += TEAMS_OF_FOUR)
+      compute_part(a, tile, b, p, part, part + TEAMS_OF_FOUR >= PARTS, turn.at, again, smem);
+    part -= PARTS;
     step<X_BUFFERS>(turn);
   }
 }
@@ -239,6 +282,6 @@ __device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles,
     copy_all(a, tile, i, tiles, workers, b, smem);
   } else {
     take_registers();
-    compute_all(a, tile, i, tiles, workers, b, smem);
+    compute_all(a, tile, b, smem);
   }
 }
