@@ -202,7 +202,9 @@ __device__ __forceinline__ void finish_groups(const Args &a, const Tile &tile, c
   }
 }
 
-__device__ __forceinline__ void finish_part(const Args &a, Tile tile, const Place &p, const Part &part, int round, const Sums &sums) {
+__device__ __forceinline__ void finish_part(const Args &a, Tile tile, const Place &p, Part part, int round, const Sums &sums) {
+  // what follows from them would be computed before the products, and kept in registers that the sums need
+  asm volatile("" : "+r"(part.d), "+r"(part.h), "+r"(part.w));
   if (tile.inside & (tile.width == WHOLE)) {
     tile.width = WHOLE; // which the compiler then knows
     finish_groups<true>(a, tile, p, part, round, sums);
