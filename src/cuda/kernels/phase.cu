@@ -26,7 +26,7 @@ enum {
   PARTS_W = TW / PART_W,
   PARTS = TD / PART_D * PARTS_H * PARTS_W,
   GROUP_POSITIONS = GROUP_AXIS == 2 ? 8 : GROUP_AXIS == 1 ? I1 * XW : I0 * XH * XW,
-  NOTES_AT = (8 * (2 * X_BUFFERS + 1) + 15) / 16 * 16 // after the barriers
+  NOTES_AT = (8 * (2 * X_BUFFERS + 3) + 15) / 16 * 16 // after the barriers
 };
 
 // What a lane works on.
@@ -60,8 +60,8 @@ static const u64 FAR = 1 << 16;
 
 // ---- multiplying ----
 
-// weights: of the round; x: of the part's first position.
-__device__ __forceinline__ void multiply(u32 weights, u32 x, Sums &sums) {
+// weights: of the round; x: of the part's first position. The next may begin as soon as all products are on their way.
+__device__ __forceinline__ void multiply(u32 weights, u32 x, u32 next, Sums &sums) {
   enum { PANEL = PANEL_BYTES / 16 };
   u64 rows = matrix_at(weights, 8) + PANEL / 2 * FAR, columns = matrix_at(x, GROUP_POSITIONS);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -76,7 +76,9 @@ __device__ __forceinline__ void multiply(u32 weights, u32 x, Sums &sums) {
     rows += PRODUCTS * HELD * PANEL;
     columns += 2 * X_CHANNEL;
   }
-  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  if (threadIdx.x % 32 == 0) arrive(next);
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(0) : "memory");
   // sums are whole now: no use of them may move to before this
 #pragma unroll
   for (int i = 0; i < HELD * PANELS * GROUPS * 4; i++)

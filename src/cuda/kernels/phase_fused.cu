@@ -13,18 +13,20 @@ struct __align__(16) Note {
 
 struct Barriers {
   u32 weights, full, free;
+  u32 multiplied; // one of each team
   Note *note;
 };
 
 __device__ __forceinline__ Barriers barriers_of(float *smem) {
   char *const at = (char *)smem + WEIGHT_BYTES + X_BUFFERS * X_BYTES;
   const u32 first = (u32)__cvta_generic_to_shared(at);
-  Barriers b = {first, first + 8, first + 8 + 8 * X_BUFFERS, (Note *)(at + NOTES_AT)};
+  Barriers b = {first, first + 8, first + 8 + 8 * X_BUFFERS, first + 8 + 16 * X_BUFFERS, (Note *)(at + NOTES_AT)};
   return b;
 }
 
 __device__ __forceinline__ void init_barriers(const Barriers &b) {
   init_barrier(b.weights, 1);
+  for (int i = 0; i < TEAMS_OF_FOUR; i++) init_barrier(b.multiplied + 8 * i, 4);
   for (int i = 0; i < X_BUFFERS; i++) {
     init_barrier(b.full + 8 * i, COPYING_WARPS);
     init_barrier(b.free + 8 * i, MULTIPLIERS / 32);
@@ -230,16 +232,27 @@ __device__ __forceinline__ void free_buffer(const Barriers &b, int at) {
   if (threadIdx.x % 32 == 0) arrive(b.free + 8 * at);
 }
 
+// Teams multiply in turns, so that one finishes while the other keeps the tensor cores busy; left to themselves they would
+// multiply at the same time, each at half the speed, and then finish at the same time.
+struct Team {
+  int number, turns; // turns: that it has had
+};
+
+__device__ __forceinline__ void wait_turn(const Barriers &b, const Team &team) {
+  wait(b.multiplied + 8 * (1 - team.number), (team.turns + 1 - team.number) & 1);
+}
+
 // last: of the team's parts of this tile.
-__device__ __forceinline__ void compute_part(const Args &a, const Tile &tile, const Barriers &b, const Place &p, int part, bool last,
-                                             int at, bool again, float *smem) {
+__device__ __forceinline__ void compute_part(const Args &a, const Tile &tile, const Barriers &b, const Place &p, Team &team, int part,
+                                             bool last, int at, bool again, float *smem) {
   const Part here = part_at(part);
   const char *const x = (const char *)smem + WEIGHT_BYTES + at * X_BYTES + position_of_part(here) * 16;
 #pragma unroll 1
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < ROUNDS; round++, team.turns++) {
     Sums sums;
     const char *const weights = (const char *)smem + round * ROUND_BYTES;
-    multiply((u32)__cvta_generic_to_shared(weights), (u32)__cvta_generic_to_shared(x), sums);
+    wait_turn(b, team);
+    multiply((u32)__cvta_generic_to_shared(weights), (u32)__cvta_generic_to_shared(x), b.multiplied + 8 * team.number, sums);
 #if GAPS
     if (again) sum_again(p, weights, x, sums);
 #endif
@@ -252,14 +265,15 @@ __device__ __forceinline__ void compute_part(const Args &a, const Tile &tile, co
 __device__ __forceinline__ void compute_all(const Args &a, Tile tile, const Barriers &b, float *smem) {
   const Place p = place_of(threadIdx.x);
   // the same for all threads of a warp, and the compiler shall know
-  int part = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
+  Team team = {(int)__shfl_sync(0xffffffff, threadIdx.x / 128, 0), 0};
+  int part = team.number;
   Turn turn = {0, 0};
   wait(b.weights, 0);
 #pragma unroll 1
   for (int count = 1;; count++) {
     wait(b.full + 8 * turn.at, turn.parity);
     const Note &note = b.note[turn.at];
-    if (!note.more) return;
+    if (!note.more) break;
     const int4 at = note.at;
     tile.n = at.x, tile.qd = at.y, tile.qh = at.z, tile.qw = at.w;
     aim(a, tile);
@@ -267,10 +281,16 @@ __device__ __forceinline__ void compute_all(const Args &a, Tile tile, const Barr
     if (part >= PARTS) free_buffer(b, turn.at);
 #pragma unroll 1
     for (; part < PARTS; part += TEAMS_OF_FOUR)
-      compute_part(a, tile, b, p, part, part + TEAMS_OF_FOUR >= PARTS, turn.at, again, smem);
+      compute_part(a, tile, b, p, team, part, part + TEAMS_OF_FOUR >= PARTS, turn.at, again, smem);
     part -= PARTS;
     step<X_BUFFERS>(turn);
   }
+  // the other team has had one part more: it waits for as many turns
+  if (team.number == 1 && part == 0)
+    for (int round = 0; round < ROUNDS; round++, team.turns++) {
+      wait_turn(b, team);
+      if (threadIdx.x % 32 == 0) arrive(b.multiplied + 8);
+    }
 }
 
 __device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, float *smem) {
