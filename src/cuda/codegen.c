@@ -102,6 +102,7 @@ static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_c
   uc_cuda_emit_define(text, "POSITIONS_AT", k->positions_at);
   uc_cuda_emit_define(text, "STRIP", k->strip);
   uc_cuda_emit_define(text, "RUN", run_length(k, type));
+  uc_cuda_emit_define(text, "LANES_MEET", k->phase && run_length(k, type) == 4);
   uc_cuda_emit_define(text, "EC", k->chunk);
   uc_cuda_emit_define(text, "TAPS", k->tap_count);
   uc_cuda_emit_define(text, "STATIC_TAPS", k->static_taps);

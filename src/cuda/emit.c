@@ -223,10 +223,8 @@ static void emit_unpooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel
               "        if (!INSIDE && in) store_at<Y_TYPE>(y, at + (q * R2 + r) * output_step(a), "
               "run[i]);\n"
               "      }\n"
-              "      if (INSIDE && in_c) {\n"
-              "        const int first = at + (i0 / ROW * R2 + i0 %% ROW) * output_step(a);\n"
-              "        store_run<Y_TYPE, RUN>(y, first, output_step(a), tile.width, run);\n"
-              "      }\n"
+              "      if (INSIDE) store_finished(a, tile, in_c, y, at + (i0 / ROW * R2 + i0 %% ROW) * "
+              "output_step(a), run);\n"
               "    }\n"
               "  }\n"
               "}\n",
@@ -251,10 +249,12 @@ static void emit_pool_start(uc_text *text, const uc_cuda_engine *e, const upconv
   }
 }
 
+/* Two maxima grow side by side, so that they need not wait for each other. */
 static const char *pool_add(const uc_cuda_kernel *k, upconv_op_kind kind) {
-  if (kind == UPCONV_OP_AVG_POOL) return "pooled + %s";
+  if (kind == UPCONV_OP_AVG_POOL) return "pooled += %s";
   bool plain = kind == UPCONV_OP_MAX_POOL || k->sums_pooled;
-  return plain ? "max_nan(pooled, %s)" : "max_nan(pooled, sign * %s)";
+  return plain ? "most[r % 2] = max_nan(most[r % 2], %s)"
+               : "most[r % 2] = max_nan(most[r % 2], sign * %s)";
 }
 
 /* Divides by the elements of the window at output (d, h, w). */
@@ -296,20 +296,22 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
       "    for (int i = 0; i < RUN; i++) {\n"
       "      const int q = i0 + i, pw = qw + q;\n"
       "      const bool in = in_row & (INSIDE | ((pw >= a.y_begin[4]) & (pw < a.y_end[4])));\n"
-      "      float pooled = %s;\n"
+      "      float %s;\n"
       "#pragma unroll\n"
       "      for (int r = 0; r < RT; r++) {\n"
       "        const int d = qd * R0 + BASE0 + r / (R1 * R2), h = qh * R1 + BASE1 + r / R2 %% R1, "
       "w = pw * R2 + BASE2 + r %% R2;\n"
       "        if (r / (R1 * R2) >= %lld || r / R2 %% R1 >= %lld || r %% R2 >= %lld) continue;\n",
-      op->kind == UPCONV_OP_AVG_POOL ? "0.0f" : "-INF", (long long)w->kernel[0],
+      op->kind == UPCONV_OP_AVG_POOL ? "pooled = 0.0f" : "most[2] = {-INF, -INF}", (long long)w->kernel[0],
       (long long)w->kernel[1], (long long)w->kernel[2]);
   bool padded = w->ceil_mode;
   for (int a = 0; a < UC_AXES; a++) padded = padded || w->pad_begin[a] > 0 || w->pad_end[a] > 0;
   if (padded) uc_text_add(text, "        if (!inside(a.size[%d], d, h, w)) continue;\n", source);
   uc_text_add(text, "        const float v0 = cell[q * RT + r];\n");
   fused_steps(text, e, k, 0, k->pass->step_count, true, "d, h, w", "        ");
-  uc_text_add(text, "        pooled = %s;\n      }\n", add);
+  uc_text_add(text, "        %s;\n      }\n", add);
+  if (op->kind != UPCONV_OP_AVG_POOL)
+    uc_text_add(text, "      const float pooled = max_nan(most[0], most[1]);\n");
   const char *const at[UC_AXES] = {"qd", "qh", "pw"};
   if (op->kind == UPCONV_OP_AVG_POOL) emit_average(text, w, source, at);
   uc_text_add(text, "      const float v%d = %spooled%s;\n", k->pass->step[k->pool].op + 1,
@@ -320,8 +322,7 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
               "      run[i] = v%d;\n"
               "      if (!INSIDE && in) store_at<Y_TYPE>(y, at + q * output_step(a), run[i]);\n"
               "    }\n"
-              "    if (INSIDE && in_c) store_run<Y_TYPE, RUN>(y, at + i0 * output_step(a), "
-              "output_step(a), tile.width, run);\n"
+              "    if (INSIDE) store_finished(a, tile, in_c, y, at + i0 * output_step(a), run);\n"
               "  }\n"
               "}\n",
               value);

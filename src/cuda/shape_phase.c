@@ -20,8 +20,8 @@ enum {
   MOST_BUFFERS = 3,
   MULTIPLIERS = 256,
   COPIERS = 256,
-  KEPT_REGISTERS = 88,
-  TAKEN_REGISTERS = 168,
+  KEPT_REGISTERS = 80,
+  TAKEN_REGISTERS = 176,
   UNIT_BYTES = 16,
   PANEL_BYTES = 2048,
   NOTES_BYTES = 256, /* barriers, and what buffers hold */

@@ -7,6 +7,11 @@ __device__ __forceinline__ void init_barrier(u32 barrier, int arrivals) {
 __device__ __forceinline__ void arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// One lane of the warp arrives. No branch: around one, the compiler would make products wait for each other.
+__device__ __forceinline__ void arrive_once(u32 barrier) {
+  asm volatile("{\n.reg .pred first;\nsetp.eq.u32 first, %1, 0;\n@first mbarrier.arrive.shared::cta.b64 _, [%0];\n}"
+               ::"r"(barrier), "r"(threadIdx.x % 32) : "memory");
+}
 // Arrives, and makes the phase wait for so many bytes of copies.
 __device__ __forceinline__ void arrive_expecting(u32 barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");

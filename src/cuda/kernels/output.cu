@@ -14,6 +14,48 @@ __device__ __forceinline__ int output_at(const Args &a, const Tile &, int d, int
 
 __device__ __forceinline__ int output_step(const Args &a) { return a.y_step[2]; }
 
+#if LANES_MEET
+enum { MEETING = 3 }; // a width
+
+// Runs of neighbouring lanes lie side by side, but each is aligned to half of its size only. Two of four lanes give their second
+// half for the first of the other two: then the lanes' first halves lie side by side, and so do the second ones. By whole warps.
+__device__ __forceinline__ void store_meeting(bool live, char *y, int at, const float (&run)[4]) {
+  const int t = threadIdx.x % 4, shift = t % 2 * 2 + t / 2 - 2 * t; // halves that the first one lies beyond the lane's own
+  enum { WORDS = size_of(Y_TYPE) / 2, BYTES = 2 * size_of(Y_TYPE) };
+  u32 half[2][WORDS];
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const float *v = run + 2 * i;
+    if (Y_TYPE == F32) half[i][0] = (u32)__float_as_int(v[0]), half[i][WORDS - 1] = (u32)__float_as_int(v[1]);
+    else half[i][0] = to_pair<Y_TYPE>(v[0], v[1]);
+  }
+#pragma unroll
+  for (int w = 0; w < WORDS; w++) {
+    const u32 other = __shfl_xor_sync(0xffffffff, t < 2 ? half[1][w] : half[0][w], 2);
+    if (t < 2) half[1][w] = other;
+    else half[0][w] = other;
+  }
+  char *const to = y + (i64)at * size_of(Y_TYPE) + shift * BYTES;
+#pragma unroll
+  for (int i = 0; i < 2 && live; i++) {
+    if (WORDS == 2) *(uint2 *)(to + 4 * i * BYTES) = make_uint2(half[i][0], half[i][WORDS - 1]);
+    else *(u32 *)(to + 4 * i * BYTES) = half[i][0];
+  }
+}
+#endif
+
+template <int N>
+__device__ __forceinline__ void store_finished(const Args &a, const Tile &tile, bool live, char *y, int at,
+                                               const float (&run)[N]) {
+#if LANES_MEET
+  if (tile.width == MEETING) {
+    store_meeting(live, y, at, run);
+    return;
+  }
+#endif
+  if (live) store_run<Y_TYPE, N>(y, at, output_step(a), tile.width, run);
+}
+
 // Whether channel c of an element is stored. CHANNELS_TOO: what is inside is so in all channels.
 template <bool INSIDE>
 __device__ __forceinline__ bool channel_stored(const Args &a, int c) {

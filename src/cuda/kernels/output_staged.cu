@@ -12,6 +12,11 @@ __device__ __forceinline__ int output_at(const Args &, const Tile &tile, int d, 
 
 __device__ __forceinline__ int output_step(const Args &) { return 1; }
 
+template <int N>
+__device__ __forceinline__ void store_finished(const Args &, const Tile &tile, bool live, char *y, int at, const float (&run)[N]) {
+  if (live) store_run<Y_TYPE, N>(y, at, 1, tile.width, run);
+}
+
 // Whether channel c of an element is stored. Tiles are inside only if all their channels are.
 template <bool INSIDE>
 __device__ __forceinline__ bool channel_stored(const Args &a, int c) {

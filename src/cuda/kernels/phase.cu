@@ -64,9 +64,9 @@ static const u64 FAR = 1 << 16;
 __device__ __forceinline__ void multiply(u32 weights, u32 x, u32 next, Sums &sums) {
   enum { PANEL = PANEL_BYTES / 16 };
   u64 rows = matrix_at(weights, 8) + PANEL / 2 * FAR, columns = matrix_at(x, GROUP_POSITIONS);
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll 1
   for (int step = 0; step < STEPS; step++) {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
     for (int i = 0; i < PRODUCTS; i++)
 #pragma unroll
@@ -77,7 +77,8 @@ __device__ __forceinline__ void multiply(u32 weights, u32 x, u32 next, Sums &sum
     columns += 2 * X_CHANNEL;
   }
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-  if (threadIdx.x % 32 == 0) arrive(next);
+  __syncwarp(); // all lanes have seen that it was their turn
+  arrive_once(next);
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(0) : "memory");
   // sums are whole now: no use of them may move to before this
 #pragma unroll
@@ -210,9 +211,13 @@ __device__ __forceinline__ void finish_part(const Args &a, Tile tile, const Plac
   if (tile.inside & (tile.width == WHOLE)) {
     tile.width = WHOLE; // which the compiler then knows
     finish_groups<true>(a, tile, p, part, round, sums);
-  } else if (tile.inside) {
+#if LANES_MEET
+  } else if (tile.inside & (tile.width == HALVES)) {
+    tile.width = MEETING;
     finish_groups<true>(a, tile, p, part, round, sums);
+#endif
   } else {
+    __builtin_assume(tile.width < 3);
     finish_groups<false>(a, tile, p, part, round, sums);
   }
 }

@@ -277,6 +277,7 @@ __device__ __forceinline__ void compute_all(const Args &a, Tile tile, const Barr
     const int4 at = note.at;
     tile.n = at.x, tile.qd = at.y, tile.qh = at.z, tile.qw = at.w;
     aim(a, tile);
+    tile.inside = __shfl_sync(0xffffffff, (int)tile.inside, 0); // of course, but the compiler cannot know
     const bool again = GAPS && note.unbounded == count;
     if (part >= PARTS) free_buffer(b, turn.at);
 #pragma unroll 1
