@@ -102,7 +102,7 @@ static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_c
   uc_cuda_emit_define(text, "POSITIONS_AT", k->positions_at);
   uc_cuda_emit_define(text, "STRIP", k->strip);
   uc_cuda_emit_define(text, "RUN", run_length(k, type));
-  uc_cuda_emit_define(text, "LANES_MEET", k->phase && run_length(k, type) == 4);
+  uc_cuda_emit_define(text, "LANES_MEET", k->phase && k->phases.row_pitch == 0 && run_length(k, type) == 4);
   uc_cuda_emit_define(text, "EC", k->chunk);
   uc_cuda_emit_define(text, "TAPS", k->tap_count);
   uc_cuda_emit_define(text, "STATIC_TAPS", k->static_taps);
@@ -263,6 +263,12 @@ static void emit_taps(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
 
 /* ---- the whole ---- */
 
+/* Where results are put first. */
+static const char *output_of(const uc_cuda_kernel *k) {
+  if (k->flat) return "output_staged";
+  return k->phase && k->phases.row_pitch > 0 ? "output_row" : "output";
+}
+
 static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument) {
   uc_cuda_kernel *k = argument;
   uc_text_add(text, "// ");
@@ -277,7 +283,7 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
   emit_args(text, e, k);
   uc_text_add(text, "%s", uc_cuda_embedded("tile"));
   if (k->fused) {
-    uc_text_add(text, "\n%s", uc_cuda_embedded(k->flat ? "output_staged" : "output"));
+    uc_text_add(text, "\n%s", uc_cuda_embedded(output_of(k)));
     uc_cuda_emit_finish_fused(text, e, k);
   } else {
     uc_cuda_emit_tiled(text, e, k);
@@ -285,8 +291,8 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
   if (k->fused) uc_text_add(text, "\n%s", uc_cuda_embedded("fused_tile"));
   if (k->flat) {
     uc_cuda_emit_flat_tables(text, e, k);
-    const char *const file[] = {"flat", "position", "stage", "flat_convolve", "flat_store", "flat_fused"};
-    for (int i = 0; i < 6; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
+    const char *const file[] = {"flat", "position", "stage", "flat_convolve", "run", "flat_store", "flat_fused"};
+    for (int i = 0; i < 7; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
     return;
   }
   if (k->pass->conv) {
@@ -297,11 +303,12 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
                                                    "depthwise_convolve", NULL},
                              *const gemm_sync[] = {"gemm", "gemm_mma", "gemm_rows", NULL},
                              *const gemm_fours[] = {"gemm", "barrier", "gemm_wgmma", "gemm_rows", NULL},
-                             *const phase[] = {"barrier", "phase", "position", "phase_fused", NULL};
+                             *const direct[] = {"barrier", "phase", "phase_direct", "word", "position", "phase_bounds", "phase_fused", NULL},
+                             *const rows[] = {"barrier", "phase", "run", "phase_rows", "word", "position", "phase_bounds", "phase_fused", NULL};
     const char *const mma[] = {"word", "mma", k->wgmma ? "mma_warpgroup" : "mma_sync", "position", "stage",
                                "mma_convolve", k->prefetch ? "prefetch" : NULL, NULL};
     const char *const *file = k->mma         ? mma
-                              : k->phase     ? phase
+                              : k->phase     ? (k->phases.row_pitch > 0 ? rows : direct)
                               : k->gemm      ? (k->wgmma ? gemm_fours : gemm_sync)
                               : k->depthwise ? depthwise
                                              : ffma;

@@ -75,7 +75,7 @@ typedef struct uc_cuda_flat {
   double store_slots; /* of the schedulers, for the stores of a tile */
 } uc_cuda_flat;
 
-enum { UC_CUDA_PANEL_PAIRS = 4 };
+enum { UC_CUDA_PANEL_PAIRS = 4, UC_CUDA_NOTES_BYTES = 256 };
 
 /* A product of a panel: 64 rows, for each half of a step's depth where the cells read the input tile, and which element of the
    kernel serves each residue, by place along D and H and by the two of a pair; -1: none. */
@@ -97,7 +97,8 @@ typedef struct uc_cuda_phase {
   int64_t quads, steps;     /* units of 16 bytes of a position; products' depths that they make */
   int64_t product_count;    /* of a step */
   uc_cuda_product *product;
-  bool gaps; /* a product has rows whose residue has no tap there */
+  int64_t row_pitch; /* elements from row to row where finished rows meet in shared memory first, or 0 */
+  bool gaps;         /* a product has rows whose residue has no tap there */
 } uc_cuda_phase;
 
 typedef struct uc_cuda_kernel {

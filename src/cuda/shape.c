@@ -416,7 +416,7 @@ static void keep_positions(const uc_cuda_engine *e, uc_cuda_kernel *k) {
 static const char *shape_inner(const uc_cuda_engine *e, uc_cuda_kernel *k,
                                const int64_t extent[UC_AXES], int64_t width) {
   if (e->gemm) return uc_cuda_shape_gemm(e, k, extent);
-  if (e->phase) return uc_cuda_shape_phase(e, k, extent);
+  if (e->phase) return uc_cuda_shape_phase(e, k, extent, width);
   const char *refusal = NULL;
   if (!e->mma)
     choose_ffma(e, k, extent);

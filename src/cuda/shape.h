@@ -50,9 +50,10 @@ void uc_cuda_gemm_base(const uc_cuda_kernel *kernel, int64_t group, int64_t base
 
 /* ---- shape_phase.c: residues and channels as rows ---- */
 
-/* All of a fused pass; residues, base and taps are known, extent is in cells. Returns why it cannot be, or NULL. */
+/* All of a fused pass; residues, base and taps are known, extent is in cells, width: of the result, along W. Returns why it
+   cannot be, or NULL. */
 const char *uc_cuda_shape_phase(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
-                                const int64_t extent[UC_AXES]);
+                                const int64_t extent[UC_AXES], int64_t width);
 /* The residue of a panel's pair (by its place along D and H, and the first or second of the pair); -1: none. */
 int64_t uc_cuda_phase_residue(const uc_cuda_kernel *kernel, int64_t panel, int64_t slot,
                               int64_t second);

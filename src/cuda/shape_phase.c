@@ -19,12 +19,14 @@ enum {
   MOST_PARTS = 8,     /* of a tile, along each axis */
   MOST_BUFFERS = 3,
   MULTIPLIERS = 256,
+  WARP_ROWS = 8 * MULTIPLIERS / 32, /* of a part, of all warps that multiply */
+  VECTOR_BYTES = 16,
+  SECTOR = 32,
   COPIERS = 256,
   KEPT_REGISTERS = 80,
   TAKEN_REGISTERS = 176,
   UNIT_BYTES = 16,
   PANEL_BYTES = 2048,
-  NOTES_BYTES = 256, /* barriers, and what buffers hold */
   MOST_TAPS = 4096
 };
 
@@ -152,7 +154,7 @@ static const char *choose_products(const uc_cuda_engine *e, uc_cuda_kernel *k) {
 /* ---- tiles ---- */
 
 typedef struct tiling {
-  int64_t held, groups, parts[UC_AXES], rounds, blocks, buffers;
+  int64_t held, groups, parts[UC_AXES], rounds, blocks, buffers, row_pitch;
   int axis;
   double clocks;
 } tiling;
@@ -162,6 +164,7 @@ typedef struct setting {
   const uc_cuda_kernel *k;
   const int64_t *extent;
   int64_t panel_blocks; /* of channels: each has all panels once */
+  int64_t y_size, width, of_cell; /* bytes of an output; outputs of a row of y; of a cell along W */
 } setting;
 
 static void part_of(const tiling *t, int64_t part[UC_AXES]) {
@@ -198,7 +201,9 @@ static int64_t round_bytes(const setting *s, const tiling *t) {
 }
 
 static int64_t shared_bytes(const setting *s, const tiling *t) {
-  return t->rounds * round_bytes(s, t) + t->buffers * x_bytes(s, t) + NOTES_BYTES;
+  int64_t marks = s->k->phases.gaps ? x_bytes(s, t) / UNIT_BYTES / s->k->phases.quads : 0;
+  return t->rounds * round_bytes(s, t) + t->buffers * (x_bytes(s, t) + marks) + UC_CUDA_NOTES_BYTES +
+         WARP_ROWS * t->row_pitch * s->y_size;
 }
 
 /* Rounds and blocks of channels, and buffers: the fewest blocks whose weights leave room for two tiles' input. */
@@ -208,7 +213,7 @@ static bool fit(const setting *s, tiling *t) {
     t->rounds = uc_ceil_div(all, t->blocks);
     t->buffers = 2;
     if (shared_bytes(s, t) > most) continue;
-    while (t->buffers < MOST_BUFFERS && shared_bytes(s, t) + x_bytes(s, t) <= most) t->buffers++;
+    while (t->buffers < MOST_BUFFERS && shared_bytes(s, t) + x_bytes(s, t) * 17 / 16 <= most) t->buffers++;
     t->blocks = uc_ceil_div(all, t->rounds);
     return true;
   }
@@ -221,9 +226,19 @@ static double product_clocks(const tiling *t) {
   return fmax(columns / 2, 16 + columns / 4);
 }
 
+/* Clocks of the second-level cache for y: sectors that are not written as a whole take longer. Where rows are no multiples of
+   sectors, both ends of a run are such, and what a lane's neighbours do not store with it is a run. */
+static double store_clocks(const setting *s, const tiling *t, double outputs) {
+  static const double PIECE = 3.7;
+  double bytes = outputs * (double)s->y_size, lanes = (double)(GROUP * s->of_cell * s->y_size);
+  if (s->width * s->y_size % SECTOR == 0) return bytes / L2_BYTES;
+  if (t->row_pitch > 0) return bytes / L2_BYTES + bytes / (lanes * (double)t->groups) * 2 * PIECE;
+  bool vectors = s->width * s->y_size % VECTOR_BYTES == 0;
+  return bytes / L2_BYTES + bytes / lanes * (vectors ? 2 : 4) * PIECE;
+}
+
 /* Bytes of x that come from the second-level cache for a tile: whole sectors of its rows. */
 static double near_bytes(const setting *s, const int64_t cells[UC_AXES]) {
-  enum { SECTOR = 32 };
   const upconv_problem *p = &s->e->lowered->conv;
   double size = (double)upconv_dtype_size(p->x_dtype), rows = (double)s->e->group_in;
   double row = (double)uc_cuda_input_size(s->k, 2, cells[2]);
@@ -243,12 +258,13 @@ static void estimate(const setting *s, tiling *t) {
   double parts = (double)(t->parts[0] * t->parts[1] * t->parts[2]) * (double)t->rounds;
   double products = parts * (double)(p->steps * p->product_count * t->held) * product_clocks(t);
   double sums = parts * (double)(p->panels * t->held * t->groups * 4);
+  double outputs = sums * MULTIPLIERS / 2 / (s->k->pool >= 0 ? (double)uc_volume(s->k->residues) : 1);
   double units = (double)x_bytes(s, t) / UNIT_BYTES, words = s->e->word == UPCONV_F32 ? 4 : 8;
   double issue = sums * FINISH + units * words * UNIT;
   /* copying warps load 32 words a thread together; a team finishes while the other multiplies */
   double copying = ceil(units * words / (32.0 * COPIERS)) * LATENCY;
   double alone = products / 2 + sums * FINISH * 2;
-  const double part[] = {products, issue, copying, alone, near_bytes(s, cells) / L2_BYTES};
+  const double part[] = {products, issue, copying, alone, near_bytes(s, cells) / L2_BYTES + store_clocks(s, t, outputs)};
   double clocks = 0;
   for (int i = 0; i < 5; i++) clocks += pow(part[i], 3);
   double weights = (double)(t->rounds * round_bytes(s, t));
@@ -275,16 +291,34 @@ static void try_parts(const setting *s, tiling *t, tiling *best) {
       }
 }
 
+/* Whether rows are put together before they are stored: where they are no whole sectors, and lie along W. */
+static bool meets_in_rows(const setting *s, const tiling *t) {
+  return t->axis == 2 && s->width * s->y_size % SECTOR != 0 &&
+         s->e->lowered->source.y_layout != UPCONV_CHANNELS_LAST;
+}
+
+/* Room for a row that begins anywhere in a vector; rows lie half of all banks apart. */
+static int64_t row_pitch(const setting *s, const tiling *t) {
+  int64_t vector = VECTOR_BYTES / s->y_size, banks = 128 / s->y_size;
+  int64_t row = t->groups * GROUP * s->of_cell + vector;
+  return uc_ceil_div(row - banks / 2, banks) * banks + banks / 2;
+}
+
 static void choose_tiling(const setting *s, tiling *best) {
   const uc_cuda_phase *p = &s->k->phases;
   tiling t = {.clocks = 0};
   for (t.held = 1; t.held <= s->panel_blocks; t.held *= 2) {
     int64_t most = uc_min(MOST_GROUPS, MOST_SUMS / 4 / (p->panels * t.held));
-    for (t.groups = 1; t.groups <= most; t.groups += t.groups < 4 ? 1 : t.groups < 16 ? 2 : 4)
+    for (t.groups = 1; t.groups <= most; t.groups += t.groups < 8 ? 1 : t.groups < 16 ? 2 : 4)
       for (t.axis = 0; t.axis < UC_AXES; t.axis++) {
         int64_t cells = t.axis == 2 ? t.groups * GROUP : t.groups;
         bool last = t.axis == 2 || t.groups > 1; /* a group alone has no axis */
-        if (last && cells < 2 * s->extent[t.axis] + GROUP) try_parts(s, &t, best);
+        if (!last || cells >= 2 * s->extent[t.axis] + GROUP) continue;
+        t.row_pitch = 0;
+        try_parts(s, &t, best);
+        if (!meets_in_rows(s, &t)) continue;
+        t.row_pitch = row_pitch(s, &t);
+        try_parts(s, &t, best);
       }
   }
 }
@@ -305,6 +339,7 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t,
   p->blocks = uc_ceil_div(s->panel_blocks, t->held * t->rounds);
   p->groups = t->groups;
   p->group_axis = t->axis;
+  p->row_pitch = t->row_pitch;
   part_of(t, p->part);
   cells_of(t, k->cells);
   for (int a = 0; a < UC_AXES; a++) k->x_size[a] = uc_cuda_input_size(k, a, k->cells[a]);
@@ -325,7 +360,7 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t,
 }
 
 const char *uc_cuda_shape_phase(const uc_cuda_engine *e, uc_cuda_kernel *k,
-                                const int64_t extent[UC_AXES]) {
+                                const int64_t extent[UC_AXES], int64_t width) {
   uc_cuda_phase *p = &k->phases;
   if (strcmp(e->target.arch, "sm_90a") != 0) return "only sm_90a multiplies both operands from shared memory";
   if (k->step[2] != 1) return "neighbouring cells along W read inputs that lie apart";
@@ -340,6 +375,10 @@ const char *uc_cuda_shape_phase(const uc_cuda_engine *e, uc_cuda_kernel *k,
   if (p->product_count > MOST_UNROLLED) return "more taps than the kernel for phases unrolls";
   if (p->panels * 4 > MOST_SUMS) return "more phases than the kernel for phases holds in registers";
   setting s = {.e = e, .k = k, .extent = extent};
+  bool last = k->pass->result == e->program.value_count - 1;
+  s.y_size = (int64_t)upconv_dtype_size(last ? e->lowered->source.y_dtype : UPCONV_F32);
+  s.width = width;
+  s.of_cell = k->pool >= 0 ? 1 : k->residues[2];
   s.panel_blocks = uc_ceil_div(uc_ceil_div(e->group_out, BLOCK), p->fragments);
   tiling best = {.clocks = 0};
   choose_tiling(&s, &best);

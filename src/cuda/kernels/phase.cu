@@ -22,10 +22,12 @@ enum {
   TEAMS_OF_FOUR = MULTIPLIERS / 128,
   SLOTS = 4 / FRAGMENTS, // places along D and H whose residues a panel holds
   PAIRS_W = (R2 + 1) / 2,
+  PLACES = R0 * R1 * R2 / RT, // 1 where a thread finishes all residues together
   PARTS_H = TH / PART_H,
   PARTS_W = TW / PART_W,
   PARTS = TD / PART_D * PARTS_H * PARTS_W,
   GROUP_POSITIONS = GROUP_AXIS == 2 ? 8 : GROUP_AXIS == 1 ? I1 * XW : I0 * XH * XW,
+  MARKS_AT = WEIGHT_BYTES + X_BUFFERS * X_BYTES + NOTES_BYTES + MULTIPLIERS / 32 * 8 * ROW_PITCH * size_of(Y_TYPE),
   NOTES_AT = (8 * (2 * X_BUFFERS + 3) + 15) / 16 * 16 // after the barriers
 };
 
@@ -92,54 +94,6 @@ __device__ __forceinline__ void multiply(u32 weights, u32 x, u32 next, Sums &sum
     }
 }
 
-// ---- inputs that are not finite ----
-
-#if GAPS
-__device__ __forceinline__ float multiply_words(u32 w, u32 x, float sum) {
-#if defined(WORD_IS_F32)
-  return fmaf(__int_as_float((int)w), __int_as_float((int)x), sum);
-#elif defined(WORD_IS_F16)
-  return fmaf(from_f16((u16)(w >> 16)), from_f16((u16)(x >> 16)), fmaf(from_f16((u16)w), from_f16((u16)x), sum));
-#else
-  return fmaf(from_bf16((u16)(w >> 16)), from_bf16((u16)(x >> 16)), fmaf(from_bf16((u16)w), from_bf16((u16)x), sum));
-#endif
-}
-
-__device__ __forceinline__ float multiply_units(const uint4 &w, const uint4 &x, float sum) {
-  return multiply_words(w.w, x.w, multiply_words(w.z, x.z, multiply_words(w.y, x.y, multiply_words(w.x, x.x, sum))));
-}
-
-// A sum of one lane, of its own taps alone: weights of one row, x of one cell.
-__device__ __noinline__ float sum_of_taps(const char *weights, const char *x, int residue) {
-  float sum = 0.0f;
-#pragma unroll 1
-  for (int tap = tap_begin[residue]; tap < tap_begin[residue + 1]; tap++)
-#pragma unroll 1
-    for (int quad = 0; quad < QUADS; quad++) {
-      const int step = quad / 2, half = STEPS * 2 == QUADS ? quad % 2 : tap_half[tap];
-      const char *w = weights + step * STEP_BYTES + tap_product[tap] * HELD * PANEL_BYTES + half * (PANEL_BYTES / 2);
-      sum = multiply_units(*(const uint4 *)w, *(const uint4 *)(x + (quad * X_CHANNEL + tap_offset[tap]) * 16), sum);
-    }
-  return sum;
-}
-
-// A product has zeros for weights where a residue has no tap: times an infinite input that is NaN. So where the tile has such
-// an input, sums that are not finite are made again.
-__device__ __forceinline__ void sum_again(const Place &p, const char *weights, const char *x, Sums &sums) {
-#pragma unroll
-  for (int i = 0; i < HELD * PANELS; i++) {
-    const int panel = i % PANELS, place = panel / PAIRS_W * SLOTS + p.slot;
-#pragma unroll
-    for (int k = 0; k < GROUPS * 4; k++) {
-      const int rw = panel % PAIRS_W * 2 + k / 2 % 2, residue = place * R2 + rw;
-      if (place >= R0 * R1 || rw >= R2 || fabsf(sums[i][k]) < INF) continue;
-      const int row = threadIdx.x / 32 % 4 * 2 + k / 2 % 2, cell = k / 4 * GROUP_POSITIONS + p.cell + k % 2;
-      sums[i][k] = sum_of_taps(weights + i / PANELS * PANEL_BYTES + row * 128 + threadIdx.x % 32 / 4 * 16, x + cell * 16, residue);
-    }
-  }
-}
-#endif
-
 // ---- finishing ----
 
 // Whether the outputs of two neighbouring cells are all stored: 2; some, 1; none, 0.
@@ -184,40 +138,5 @@ __device__ __forceinline__ void finish_pair(const Args &a, const Tile &tile, con
   else if (whole == 1) finish<false>(a, tile, place, f.live, f.channel, d, h, w, strip);
 }
 
-template <bool INSIDE>
-__device__ __forceinline__ void finish_groups(const Args &a, const Tile &tile, const Place &p, const Part &part, int round,
-                                              const Sums &sums) {
-  enum { PLACES = R0 * R1 * R2 / RT }; // 1 where a thread finishes all residues together
-#pragma unroll
-  for (int held = 0; held < HELD; held++) {
-    const Finish f = finish_of(a, tile, tile.c0 + (round * HELD + held) * FRAGMENTS * 8 + p.channel);
-#pragma unroll
-    for (int first = 0; first < PLACES; first += SLOTS) {
-      const int place = first + (PLACES > 1 ? p.slot : 0);
-      if (PLACES % SLOTS != 0 && place >= PLACES) continue;
-#pragma unroll
-      for (int group = 0; group < GROUPS; group++) {
-        const int d = part.d + (GROUP_AXIS == 0 ? group : 0), h = part.h + (GROUP_AXIS == 1 ? group : 0);
-        const int w = part.w + (GROUP_AXIS == 2 ? group * 8 : 0) + p.cell;
-        finish_pair<INSIDE>(a, tile, f, sums, held * PANELS + first / SLOTS * PAIRS_W, group, place, d, h, w);
-      }
-    }
-  }
-}
-
-__device__ __forceinline__ void finish_part(const Args &a, Tile tile, const Place &p, Part part, int round, const Sums &sums) {
-  // what follows from them would be computed before the products, and kept in registers that the sums need
-  asm volatile("" : "+r"(part.d), "+r"(part.h), "+r"(part.w));
-  if (tile.inside & (tile.width == WHOLE)) {
-    tile.width = WHOLE; // which the compiler then knows
-    finish_groups<true>(a, tile, p, part, round, sums);
-#if LANES_MEET
-  } else if (tile.inside & (tile.width == HALVES)) {
-    tile.width = MEETING;
-    finish_groups<true>(a, tile, p, part, round, sums);
-#endif
-  } else {
-    __builtin_assume(tile.width < 3);
-    finish_groups<false>(a, tile, p, part, round, sums);
-  }
-}
+// Nothing of what follows from it is computed before the products and kept in registers that the sums need.
+__device__ __forceinline__ void hold_back(Part &part) { asm volatile("" : "+r"(part.d), "+r"(part.h), "+r"(part.w)); }

@@ -8,7 +8,7 @@ enum { COPYING_WARPS = COPIERS / 32 };
 struct __align__(16) Note {
   int4 at;       // sample and first cell
   int more;      // false: there is none any more
-  int unbounded; // the tile's number, from 1 on, if one of its inputs is not finite
+  int unbounded; // the tile's number, from 1 on, if one of its inputs is not finite; positions of those are marked by it
 };
 
 struct Barriers {
@@ -152,52 +152,39 @@ __device__ __forceinline__ void store_item(int item, const uint4 (&units)[UNITS]
       if (QUADS % UNITS == 0 || batch_of(item) * UNITS + q < QUADS) to[q * X_CHANNEL + i] = units[q][i];
 }
 
-// The greatest magnitude so far, NaN if there was one, of TF32 numbers or of pairs.
-#ifdef WORD_IS_F32
-__device__ __forceinline__ u32 greatest(u32 so_far, u32 word) {
-  return (u32)__float_as_int(max_nan(__int_as_float((int)so_far), fabsf(__int_as_float((int)word))));
-}
-__device__ __forceinline__ bool finite(u32 greatest) { return greatest < 0x7f800000; }
-#else
-__device__ __forceinline__ u32 greatest(u32 so_far, u32 word) {
-  u32 larger;
-#ifdef WORD_IS_F16
-  asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(so_far), "r"(word & 0x7fff7fff));
-#else
-  asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(so_far), "r"(word & 0x7fff7fff));
-#endif
-  return larger;
-}
-__device__ __forceinline__ bool finite(u32 greatest) {
-#ifdef WORD_IS_F16
-  const u32 infinite = 0x7c00;
-#else
-  const u32 infinite = 0x7f80;
-#endif
-  return ((greatest & 0xffff) < infinite) & (greatest >> 16 < infinite);
+#if GAPS
+__device__ __forceinline__ u8 *marks_of(float *smem, int buffer) { return (u8 *)smem + MARKS_AT + buffer * X_CHANNEL; }
+
+// Inputs of an item that are not finite become zeros, and are marked.
+__device__ __forceinline__ void bound_item(int item, Note *note, int count, u8 *marks, uint4 (&units)[UNITS][SPOT]) {
+  u32 most = 0;
+#pragma unroll
+  for (int i = 0; i < UNITS * SPOT; i++) most = greatest_of(most, units[i / SPOT][i % SPOT]);
+  if (!unbounded_bits(most)) return;
+#pragma unroll
+  for (int i = 0; i < UNITS * SPOT; i++) bound(units[i / SPOT][i % SPOT]);
+#pragma unroll
+  for (int i = 0; i < SPOT; i++) marks[spot_of(item) * SPOT + i] = (u8)count;
+  note->unbounded = count;
 }
 #endif
 
-// All units of the tile. Returns whether all were finite, of those that this thread copied.
-__device__ __forceinline__ bool copy_input(const Args &a, const Tile &tile, bool pairs, uint4 *buffer) {
+// All units of the tile, which is the block's count-th.
+__device__ __forceinline__ void copy_input(const Args &a, const Tile &tile, bool pairs, Note *note, int count, int buffer, float *smem) {
   const char *const origin = input_origin(a, tile);
-  u32 most = 0;
 #pragma unroll 1
   for (int first = threadIdx.x - MULTIPLIERS; first < ITEMS; first += COPIERS * TOGETHER) {
     Units units;
 #pragma unroll
     for (int i = 0; i < TOGETHER; i++) load_item(a, tile, origin, pairs, first + i * COPIERS, units[i]);
 #pragma unroll
-    for (int i = 0; i < TOGETHER; i++) store_item(first + i * COPIERS, units[i], buffer);
+    for (int i = 0; i < TOGETHER; i++) {
 #if GAPS
-#pragma unroll
-    for (int i = 0; i < TOGETHER * UNITS * SPOT; i++) {
-      const uint4 &u = units[i / (UNITS * SPOT)][i / SPOT % UNITS][i % SPOT];
-      most = greatest(greatest(greatest(greatest(most, u.x), u.y), u.z), u.w);
-    }
+      bound_item(first + i * COPIERS, note, count, marks_of(smem, buffer), units[i]);
 #endif
+      store_item(first + i * COPIERS, units[i], (uint4 *)((char *)smem + WEIGHT_BYTES + buffer * X_BYTES));
+    }
   }
-  return finite(most);
 }
 
 __device__ __forceinline__ void copy_all(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, const Barriers &b, float *smem) {
@@ -213,8 +200,7 @@ __device__ __forceinline__ void copy_all(const Args &a, Tile tile, i64 i, i64 ti
     wait(b.free + 8 * turn.at, turn.parity);
     if (i < tiles) {
       go_to(a, i, tile);
-      const bool finite = copy_input(a, tile, pairs, (uint4 *)((char *)smem + WEIGHT_BYTES + turn.at * X_BYTES));
-      if (!finite) note->unbounded = count;
+      copy_input(a, tile, pairs, note, count, turn.at, smem);
     }
     if (threadIdx.x == MULTIPLIERS) note->at = make_int4(tile.n, tile.qd, tile.qh, tile.qw), note->more = i < tiles;
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -242,9 +228,9 @@ __device__ __forceinline__ void wait_turn(const Barriers &b, const Team &team) {
   wait(b.multiplied + 8 * (1 - team.number), (team.turns + 1 - team.number) & 1);
 }
 
-// last: of the team's parts of this tile.
+// last: of the team's parts of this tile; mark: of inputs that are not finite, 0: there are none.
 __device__ __forceinline__ void compute_part(const Args &a, const Tile &tile, const Barriers &b, const Place &p, Team &team, int part,
-                                             bool last, int at, bool again, float *smem) {
+                                             bool last, int at, int mark, float *smem) {
   const Part here = part_at(part);
   const char *const x = (const char *)smem + WEIGHT_BYTES + at * X_BYTES + position_of_part(here) * 16;
 #pragma unroll 1
@@ -254,10 +240,10 @@ __device__ __forceinline__ void compute_part(const Args &a, const Tile &tile, co
     wait_turn(b, team);
     multiply((u32)__cvta_generic_to_shared(weights), (u32)__cvta_generic_to_shared(x), b.multiplied + 8 * team.number, sums);
 #if GAPS
-    if (again) sum_again(p, weights, x, sums);
+    if (mark) add_all_marked(a, tile, p, weights, marks_of(smem, at), (u8)mark, position_of_part(here), sums);
 #endif
     if (last & (round == ROUNDS - 1)) free_buffer(b, at);
-    finish_part(a, tile, p, here, round, sums);
+    finish_part(a, tile, p, here, round, sums, smem);
   }
 }
 
@@ -278,11 +264,11 @@ __device__ __forceinline__ void compute_all(const Args &a, Tile tile, const Barr
     tile.n = at.x, tile.qd = at.y, tile.qh = at.z, tile.qw = at.w;
     aim(a, tile);
     tile.inside = __shfl_sync(0xffffffff, (int)tile.inside, 0); // of course, but the compiler cannot know
-    const bool again = GAPS && note.unbounded == count;
+    const int mark = GAPS && note.unbounded == count ? count : 0;
     if (part >= PARTS) free_buffer(b, turn.at);
 #pragma unroll 1
     for (; part < PARTS; part += TEAMS_OF_FOUR)
-      compute_part(a, tile, b, p, team, part, part + TEAMS_OF_FOUR >= PARTS, turn.at, again, smem);
+      compute_part(a, tile, b, p, team, part, part + TEAMS_OF_FOUR >= PARTS, turn.at, mark, smem);
     part -= PARTS;
     step<X_BUFFERS>(turn);
   }

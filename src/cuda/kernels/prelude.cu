@@ -3,6 +3,7 @@
 // No CUDA header is needed; conversions to and from 16-bit types are PTX.
 
 typedef long long i64;
+typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 

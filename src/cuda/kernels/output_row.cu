@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where finish puts its results: into a row in shared memory, which is then copied as a whole.
+
+__device__ __forceinline__ char *output_of(const Args &, const Tile &tile, int) { return tile.y; }
+
+// Offset of an output in its row, in coordinates of the tile; from one to the next.
+__device__ __forceinline__ int output_at(const Args &, const Tile &, int, int, int w) { return w; }
+__device__ __forceinline__ int output_step(const Args &) { return 1; }
+
+template <int N>
+__device__ __forceinline__ void store_finished(const Args &, const Tile &tile, bool live, char *y, int at, const float (&run)[N]) {
+  if (live) store_run<Y_TYPE, N>(y, at, 1, tile.width, run);
+}
+
+template <bool INSIDE>
+__device__ __forceinline__ bool channel_stored(const Args &a, int c) {
+  return (c >= a.y_begin[1]) & (c < a.y_end[1]);
+}

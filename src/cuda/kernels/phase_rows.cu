@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finishing where rows of y are no whole sectors: written lane by lane, every sector would be written in pieces, for which an H200
+// took three times as long as for all of a grouped layer otherwise. A warp has eight channels of a part, whose cells are
+// neighbours along W: it puts their rows side by side in shared memory and copies row after row.
+
+enum {
+  ROW_OF_CELL = Y_CELL2, // outputs of a cell along W
+  ROW_OUTPUTS = GROUPS * 8 * ROW_OF_CELL,
+  ROWS_AT = WEIGHT_BYTES + X_BUFFERS * X_BYTES + NOTES_BYTES
+};
+
+// Of one place along D and H, in elements: where the first of its eight rows begins in y, and where what is stored of a row begins
+// and ends.
+struct RowsOfPlace {
+  i64 at;
+  int begin, end;
+};
+
+__device__ __forceinline__ RowsOfPlace rows_of(const Args &a, const Tile &tile, const Part &part, int place, int channel) {
+  const int d = (tile.qd + part.d) * Y_CELL0 + Y_BASE0 + (PLACES > 1 ? place / R1 : 0);
+  const int h = (tile.qh + part.h) * Y_CELL1 + Y_BASE1 + (PLACES > 1 ? place % R1 : 0);
+  const int w = (tile.qw + part.w) * Y_CELL2 + Y_BASE2;
+  const bool in = (d >= a.y_begin[2]) & (d < a.y_end[2]) & (h >= a.y_begin[3]) & (h < a.y_end[3]) & (place < PLACES);
+  RowsOfPlace rows = {view_index(a.y, tile.n, channel, d, h, w), a.y_begin[4] - w, a.y_end[4] - w};
+  if (rows.begin < 0) rows.begin = 0;
+  if (rows.end > ROW_OUTPUTS) rows.end = ROW_OUTPUTS;
+  if (!in | (rows.end < rows.begin)) rows.end = rows.begin;
+  return rows;
+}
+
+// to: the row in y; where it lies in shared memory.
+__device__ __forceinline__ char *row_at(char *stage, int row, const char *to) {
+  return stage + (row * ROW_PITCH + lead_of(to)) * size_of(Y_TYPE);
+}
+
+__device__ __forceinline__ int width_at(const char *row) {
+  const int bytes = (u32)(i64)row & 15, run = RUN * size_of(Y_TYPE);
+  return bytes % run == 0 ? WHOLE : bytes % (run / 2) == 0 ? HALVES : APART;
+}
+
+// first: the warp's first channel, of its group.
+__device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, const RowsOfPlace &rows, int first, char *stage) {
+#pragma unroll 1
+  for (int row = 0; row < 8 && first + row < CO; row++) {
+    const int channel = tile.group * CO + first + row;
+    if ((channel < a.y_begin[1]) | (channel >= a.y_end[1])) continue;
+    char *const to = a.y.origin + (rows.at + row * a.y.stride[1]) * size_of(Y_TYPE), *const from = row_at(stage, row, to);
+    const int bytes = rows.begin * size_of(Y_TYPE), lane = threadIdx.x % 32;
+    if (a.y_step[2] == 1) {
+      copy_run<32>(to + bytes, from + bytes, rows.end - rows.begin, lane);
+    } else {
+      for (int i = rows.begin + lane; i < rows.end; i += 32)
+        copy_element(to + (i64)i * a.y_step[2] * size_of(Y_TYPE), from + i * size_of(Y_TYPE), 0);
+    }
+  }
+}
+
+// smem: of the block.
+__device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, const Place &p, Part part, int round, const Sums &sums,
+                                            float *smem) {
+  char *const stage = (char *)smem + ROWS_AT + threadIdx.x / 32 * (8 * ROW_PITCH * size_of(Y_TYPE));
+  hold_back(part);
+#pragma unroll
+  for (int held = 0; held < HELD; held++) {
+    const int c = tile.c0 + (round * HELD + held) * FRAGMENTS * 8 + p.channel, first_channel = c - threadIdx.x % 32 / 4;
+    const Finish f = finish_of(a, tile, c);
+#pragma unroll
+    for (int first = 0; first < PLACES; first += SLOTS) {
+      const int place = first + (PLACES > 1 ? p.slot : 0), row = threadIdx.x % 32 / 4;
+      const RowsOfPlace rows = rows_of(a, tile, part, place, tile.group * CO + first_channel);
+      Tile here = tile;
+      here.qw = tile.qw + part.w;
+      here.y = row_at(stage, row, a.y.origin + (rows.at + row * a.y.stride[1]) * size_of(Y_TYPE));
+      here.width = width_at(here.y);
+      if (rows.begin < rows.end) {
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++)
+          finish_pair<false>(a, here, f, sums, held * PANELS + first / SLOTS * PAIRS_W, group, place, part.d, part.h,
+                             group * 8 + p.cell);
+      }
+      __syncwarp();
+      copy_rows(a, tile, rows, first_channel, stage);
+      __syncwarp();
+    }
+  }
+}
