@@ -3,12 +3,12 @@
  * The CUDA backend: every pass of the program (program.h) becomes one generated kernel.
  *
  *   shape.c     plan time: cells, tiles, taps, threads and shared memory of a pass; shape_mma.c, shape_gemm.c,
- *               shape_depthwise.c, shape_flat.c what is an inner product's own
+ *               shape_depthwise.c, shape_flat.c, shape_scatter.c what is an inner product's own
  *   work.c      plan time: what a pass has to do, counted
  *   cost.c      plan time: seconds that it would take
  *   codegen.c   plan time: defines + tables + kernels/(name).cu + the pass's operators -> source text
- *   emit.c      operators as CUDA expressions and loops; emit_mma.c, emit_gemm.c, emit_flat.c tables that one inner product
- *               alone has; emit_wgmma.c the instruction of four warps
+ *   emit.c      operators as CUDA expressions and loops; emit_mma.c, emit_gemm.c, emit_flat.c, emit_scatter.c tables that
+ *               one inner product alone has; emit_wgmma.c the instruction of four warps
  *   pack.c      source of the packing kernel, packed layout
  *   module.c    source -> loaded function, through the cache
  *   launch.c    run time: arguments and launches; arguments.c writes them, rows.c those for x as rows
@@ -75,10 +75,18 @@ typedef struct uc_cuda_flat {
   double store_slots; /* of the schedulers, for the stores of a tile */
 } uc_cuda_flat;
 
+/* Few output channels: sums of every tap, position by position. */
+typedef struct uc_cuda_scatter {
+  int64_t rows, parts;       /* taps x channels; of their fragments: a warp takes one */
+  int64_t row, plane, pitch; /* sums from one row of positions to the next, plane, row of taps */
+  int64_t lead;              /* positions of a row before the first that a tap reads */
+  bool wide;                 /* x is laid out so that several elements can be loaded at once */
+} uc_cuda_scatter;
+
 typedef struct uc_cuda_kernel {
   const uc_pass *pass;
   bool fused; /* cells are finished in registers; else values of a tile lie in shared memory */
-  bool mma, gemm, depthwise, flat;
+  bool mma, gemm, depthwise, flat, scatter;
   int pool; /* fused: the step of the pooling operator that reduces a cell, or -1 */
   bool
       sums_pooled; /* tensor cores: maxima are taken of bare sums, whose weights have an extreme_pool's sign; then the bias */
@@ -135,6 +143,7 @@ typedef struct uc_cuda_kernel {
   int64_t x_floats, team_floats,
       staging_floats; /* of one tile; of a team; of a block, with the weights */
   uc_cuda_flat flattened;
+  uc_cuda_scatter scattered;
 
   /* tile buffers */
   uc_cuda_box *box; /* per step */
@@ -156,10 +165,12 @@ typedef struct uc_cuda_engine {
   uc_cuda_target target;
   bool mma, depthwise, flat; /* mma: weights in the order of the tensor cores */
   bool gemm;                 /* with mma: many channels */
+  bool scatter;              /* few output channels */
   bool scales_sums;          /* a folded scale multiplies the sums, not the weights */
   bool core_order;           /* mma: weights as wgmma wants them */
   upconv_dtype word;         /* mma: F32 (TF32 words), F16 or BF16 (pairs) */
   int64_t parts;             /* flat: TF32 words that a weight is the sum of */
+  int64_t scatter_channels, scatter_fragments; /* of a block; of 16 rows, taps x channels */
   uc_program program;
   int kernel_count;
   uc_cuda_kernel *kernel;

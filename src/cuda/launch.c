@@ -182,6 +182,11 @@ static upconv_status find_rows(const run *r, const uc_cuda_kernel *k, uc_cuda_ro
   return launch(r->e, k->rows, items, 256, 0, r->call->stream, &a, "rows of x");
 }
 
+/* Outputs that the first cell has before the first output. */
+static int64_t before_first(const uc_cuda_kernel *k, int a) {
+  return k->fused && k->pool < 0 ? -k->base[a] : 0;
+}
+
 static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   const uc_call *call = r->call;
   uc_cuda_arguments a = {.length = 0};
@@ -204,9 +209,10 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
       tiles = uc_ceil_div(call->y.shape[0], k->samples) * kinds(r->e, k);
   for (int i = 0; i < UC_AXES; i++) {
     bool whole = k->pass->reduce_op >= 0;
-    begin[i] = whole ? 0 : y.offset[i + 2] / k->tile[i];
+    int64_t first = y.offset[i + 2] + before_first(k, i);
+    begin[i] = whole ? 0 : first / k->tile[i];
     grid[i] = whole ? whole_grid(r, k, i)
-                    : uc_ceil_div(y.offset[i + 2] + y.shape[i + 2], k->tile[i]) - begin[i];
+                    : uc_ceil_div(first + y.shape[i + 2], k->tile[i]) - begin[i];
     tiles *= grid[i];
   }
   uc_cuda_put_i64(&a, tiles);

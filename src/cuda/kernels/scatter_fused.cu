@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel: a tile is one layer of cells along D. A block takes neighbours along D one after the other, so that of the planes of
+// sums which a layer reads only the new ones are made; a ring in shared memory keeps the others. While sums are put together
+// and stored, the first words of the next item are on their way.
+
+// Positions of a row of the input tile that x holds, in units: quads, or single ones.
+struct Row {
+  int first, units;
+};
+
+template <bool QUADS>
+__device__ __forceinline__ Row row_of(const Args &a, int qw) {
+  int begin = qw * I2 + X_BASE2, end = begin + XW;
+  if (QUADS) begin -= LEAD, end = begin + X_ROW;
+  if (begin < a.x.begin[3]) begin = a.x.begin[3];
+  if (end > a.x.end[3]) end = a.x.end[3];
+  Row row = {begin, end > begin ? (end - begin) / (QUADS ? 4 : 1) : 0};
+  return row;
+}
+
+// What a warp does next: an item of a plane of a tile.
+struct Job {
+  i64 left;         // tiles of the block, this one included
+  int n, d, h, w;   // sample, place in the grid
+  int turn;         // where in the ring the tile's first plane is
+  int plane, item;
+  Row row;
+};
+
+template <bool QUADS>
+__device__ __forceinline__ int items_of(const Row &row) {
+  enum { UNITS = QUADS ? 8 : 32 };
+  return (XH * row.units + UNITS - 1) / UNITS * PARTS;
+}
+
+template <bool QUADS>
+__device__ __forceinline__ Row row_of_job(const Args &a, const Job &job) {
+  return row_of<QUADS>(a, (job.w + a.grid_begin[2]) * TW);
+}
+
+template <bool QUADS>
+__device__ __forceinline__ Job first_job(const Args &a, i64 tile, i64 left) {
+  Job job;
+  const i64 columns = tile / a.grid[0], rows = columns / a.grid[2], samples = rows / a.grid[1];
+  job.left = left;
+  job.d = (int)(tile - columns * a.grid[0]);
+  job.w = (int)(columns - rows * a.grid[2]);
+  job.h = (int)(rows - samples * a.grid[1]);
+  job.n = (int)samples;
+  job.turn = job.plane = 0;
+  job.item = threadIdx.x / 32;
+  job.row = row_of_job<QUADS>(a, job);
+  return job;
+}
+
+// A warp has at least one job of every plane, if only to find that there is no item for it.
+template <bool QUADS>
+__device__ __forceinline__ void advance(const Args &a, Job &job) {
+  enum { KEPT = I0 < XD ? XD - I0 : 0 }; // planes that the next layer reads too
+  job.item += WARPS;
+  if (job.item < items_of<QUADS>(job.row)) return;
+  job.item = threadIdx.x / 32;
+  if (++job.plane < XD) return;
+  job.left--;
+  job.plane = job.d + 1 < a.grid[0] ? KEPT : 0;
+  job.turn = job.plane == 0 ? 0 : (job.turn + I0) % RING;
+  if (++job.d < a.grid[0]) return;
+  job.d = 0;
+  if (++job.w == a.grid[2]) {
+    job.w = 0;
+    if (++job.h == a.grid[1]) job.h = 0, job.n++;
+  }
+  job.row = row_of_job<QUADS>(a, job);
+}
+
+__device__ __forceinline__ int plane_of_x(const Args &a, const Job &job) {
+  return (job.d + a.grid_begin[0]) * I0 + X_BASE0 + job.plane;
+}
+
+__device__ __forceinline__ bool within(int at, const View &v, int axis) { return (at >= v.begin[axis]) & (at < v.end[axis]); }
+
+// Whether anything of x is multiplied.
+template <bool QUADS>
+__device__ __forceinline__ bool is_live(const Args &a, const Job &job) {
+  return (job.left > 0) & (job.item < items_of<QUADS>(job.row)) & within(plane_of_x(a, job), a.x, 1);
+}
+
+template <bool QUADS>
+__device__ __forceinline__ void find_positions(const Args &a, const Job &job, int group, Lane<QUADS> &lane, Slots<QUADS> &slots) {
+  enum { UNIT = QUADS ? 4 : 1, COUNT = QUADS ? 1 : 4, UNITS = QUADS ? 8 : 32 };
+  const int n = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int d = plane_of_x(a, job), h0 = (job.h + a.grid_begin[1]) * TH * I1 + X_BASE1;
+  const int w0 = (job.w + a.grid_begin[2]) * TW * I2 + X_BASE2 - LEAD;
+  const bool live = is_live<QUADS>(a, job);
+  const u32 units = job.row.units > 0 ? job.row.units : 1;
+  lane.channel = t * (X_LAST ? VECTOR : PAIR);
+  lane.from = a.x.origin + view_index(a.x, job.n + a.n0, group * CI + lane.channel, d, h0, w0) * X_SIZE;
+  lane.live = 0;
+#pragma unroll
+  for (int j = 0; j < COUNT; j++) {
+    const u32 unit = job.item / PARTS * UNITS + 8 * j + n;
+    const int h = unit / units, w = job.row.first - w0 + (int)(unit % units) * UNIT;
+    const bool there = (job.item < items_of<QUADS>(job.row)) & (h < XH);
+    slots.at[j] = there ? h * X_ROW + w : -1;
+    lane.offset[j] = h * a.x_step[1] + w * a.x_step[2];
+    lane.live |= (u32)(live & there & within(h0 + h, a.x, 2)) << j;
+  }
+  if (QUADS) lane.from += (i64)lane.offset[0] * X_SIZE, lane.offset[0] = 0;
+}
+
+// Positions of a row that x does not hold are of no item: their sums are zero.
+__device__ __forceinline__ void clear_borders(const Args &a, const Job &job, float *sums) {
+  const int w0 = (job.w + a.grid_begin[2]) * TW * I2 + X_BASE2 - LEAD;
+  const int begin = a.x.begin[3] - w0, end = a.x.end[3] - w0;
+  if (begin <= 0 && end >= X_ROW) return;
+  for (int i = threadIdx.x; i < SUM_ROWS * RING * XH; i += THREADS) {
+    float *row = sums + i / (RING * XH) * PITCH + i % (RING * XH) * X_ROW;
+    for (int w = 0; w < X_ROW; w++)
+      if (w < begin || w >= end) row[w] = 0.0f;
+  }
+}
+
+// ---- cells ----
+
+// Of a cell, all of whose sums lie from `sums` on; plane: where each plane of the ring is.
+template <bool INSIDE>
+__device__ __forceinline__ void finish_cell(const Args &a, const Tile &tile, const float *sums, const int (&plane)[RING], bool live, int c,
+                                            int jh, int jw) {
+  const float bias = __ldg(a.packed + BIAS_AT + c), factor = SCALES_SUMS ? __ldg(a.packed + FACTOR_AT + c) : 1.0f;
+#pragma unroll
+  for (int rg = 0; rg < RESIDUE_GROUPS; rg++) {
+    float cell[RT];
+#pragma unroll
+    for (int r = 0; r < RT; r++) cell[r] = 0.0f;
+    // by a constant count: a loop from one table entry to the next is not unrolled for every architecture
+#pragma unroll
+    for (int u = 0; u < MOST_TAPS; u++) {
+      const int i = taps_begin[rg] + u;
+      if (i < taps_begin[rg + 1]) cell[tap_residue[i] - rg * RT] += sums[tap_kernel[i] * PITCH + plane[tap_plane[i]] + tap_place[i]];
+    }
+#pragma unroll
+    for (int r = 0; r < RT; r++) cell[r] = with_bias(cell[r], factor, bias); // last: it may be far larger than the products
+    finish<INSIDE>(a, tile, rg, live, c, 0, jh, jw, cell);
+  }
+}
+
+__device__ __forceinline__ void finish_layer(const Args &a, const Tile &tile, const float *sums, int turn) {
+  int plane[RING];
+#pragma unroll
+  for (int i = 0; i < RING; i++) plane[i] = (turn + i < RING ? turn + i : turn + i - RING) * XH * X_ROW;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < TH * TW * BM; i += THREADS) {
+    const int jw = i % TW, jh = i / TW % TH, m = i / (TW * TH), c = tile.c0 + m;
+    const float *from = sums + m * KERNEL * PITCH + jh * I1 * X_ROW + jw * I2;
+    const int channel = tile.group * CO + (c < CO ? c : CO - 1);
+    const bool whole = tile.inside || (stored(a, 2, tile.qd * Y_CELL0 + Y_BASE0, Y_CELL0) &
+                                       stored(a, 3, (tile.qh + jh) * Y_CELL1 + Y_BASE1, Y_CELL1) &
+                                       stored(a, 4, (tile.qw + jw) * Y_CELL2 + Y_BASE2, Y_CELL2));
+    if (whole) finish_cell<true>(a, tile, from, plane, c < CO, channel, jh, jw);
+    else finish_cell<false>(a, tile, from, plane, c < CO, channel, jh, jw);
+  }
+}
+
+// ---- all tiles of a block ----
+
+// A warp multiplies `here` while the first two chunks of the next job are fetched.
+template <bool WIDE, bool QUADS>
+__device__ __forceinline__ void run_job(const Args &a, const uint4 *weights, bool live, Lane<QUADS> lane, Lane<QUADS> &next, Raw &even,
+                                        Raw &odd, Sums &sums) {
+  clear(sums);
+  if (!live) {
+    load_chunk<WIDE>(a, next, even);
+    load_chunk<WIDE>(a, next, odd);
+    return;
+  }
+#pragma unroll 1
+  for (int chunk = 0; chunk < CHUNKS_LOADED; chunk += 2) {
+    if (chunk + 2 == CHUNKS_LOADED) lane = next;
+    multiply(weights, chunk, even, sums);
+    load_chunk<WIDE>(a, lane, even);
+    if (CHUNKS % 2 == 0 || chunk + 1 < CHUNKS) multiply(weights, chunk + 1, odd, sums);
+    load_chunk<WIDE>(a, lane, odd);
+  }
+  next = lane;
+}
+
+template <bool WIDE>
+__device__ __forceinline__ void work(const Args &a, Tile tile, i64 first, i64 left, const uint4 *weights, float *sums_at) {
+  enum { QUADS = WIDE && !X_LAST };
+  Job here = first_job<QUADS>(a, first, left);
+  Lane<QUADS> lane;
+  Slots<QUADS> slots, next_slots;
+  Raw even, odd;
+  Sums sums;
+  find_positions<QUADS>(a, here, tile.group, lane, slots);
+  load_chunk<WIDE>(a, lane, even);
+  load_chunk<WIDE>(a, lane, odd);
+  clear_borders(a, here, sums_at);
+#pragma unroll 1
+  while (here.left > 0) {
+    Job next = here;
+    Lane<QUADS> next_lane;
+    advance<QUADS>(a, next);
+    find_positions<QUADS>(a, next, tile.group, next_lane, next_slots);
+    const int part = PARTS == 1 ? 0 : here.item % PARTS, lane_number = threadIdx.x % 32;
+    run_job<WIDE>(a, weights + part * MT * 32 + lane_number, is_live<QUADS>(a, here), lane, next_lane, even, odd, sums);
+    const int slot = here.turn + here.plane < RING ? here.turn + here.plane : here.turn + here.plane - RING;
+    store_sums(sums_at + slot * XH * X_ROW, part * MT * 16 + lane_number / 4, slots, sums);
+    if (next.left != here.left) {
+      __syncthreads();
+      place_tile(a, here.n, here.d, here.h, here.w, tile);
+      finish_layer(a, tile, sums_at, here.turn);
+      __syncthreads();
+      if (next.w != here.w && next.left > 0) clear_borders(a, next, sums_at);
+    }
+    here = next;
+    lane = next_lane;
+    slots = next_slots;
+  }
+}
+
+// Whether x lies so that VECTOR elements can be loaded at once, and rows end with them.
+__device__ __forceinline__ bool aligned_input(const Args &a) {
+  const i64 others = a.x.stride[0] | a.x.stride[2] | a.x.stride[3] | (X_LAST ? a.x.stride[4] : a.x.stride[1]);
+  const i64 edges = X_LAST ? 0 : a.x.begin[3] | a.x.end[3];
+  return a.x.stride[X_LAST ? 1 : 4] == 1 && (others | edges) % VECTOR == 0 && (i64)a.x.origin % (VECTOR * X_SIZE) == 0;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) KERNEL_NAME(const __grid_constant__ Args a) {
+  extern __shared__ __align__(1024) float smem[];
+  const int block = blockIdx.x % CHANNEL_BLOCKS;
+  Tile tile;
+  tile.group = block / BLOCKS_PER_GROUP;
+  tile.c0 = block % BLOCKS_PER_GROUP * BM;
+  tile.wide = aligned_runs(a);
+  const uint4 *weights = packed_weights(a, tile);
+  if (SHARED_WEIGHTS) {
+    for (int i = threadIdx.x; i < WEIGHT_VECTORS; i += THREADS) ((uint4 *)smem)[i] = __ldg(weights + i);
+    weights = (const uint4 *)smem;
+    __syncthreads();
+  }
+  const i64 tiles = a.tiles / CHANNEL_BLOCKS, blocks = gridDim.x / CHANNEL_BLOCKS, i = blockIdx.x / CHANNEL_BLOCKS;
+  const i64 each = tiles / blocks, more = tiles % blocks, first = i * each + (i < more ? i : more);
+  float *const sums = smem + SUMS_AT;
+  if (WIDE_X && aligned_input(a)) work<WIDE_X>(a, tile, first, each + (i < more), weights, sums);
+  else work<false>(a, tile, first, each + (i < more), weights, sums);
+}

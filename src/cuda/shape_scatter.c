@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A pass for few output channels: taps times channels are the rows of the product, positions of the input its columns. A tile is
+ * one layer of cells along D; the sums of the planes that it reads lie in shared memory.
+ */
+#include "../checked.h"
+#include "shape.h"
+
+enum {
+  MOST_ROWS = 256,   /* of a block of channels */
+  MOST_FRAGMENTS = 4, /* of 16 rows, whose sums a warp holds */
+  MOST_TAPS = 1024,  /* of a cell: they are unrolled */
+  QUAD = 4,          /* positions that a lane loads together */
+  ITEM = 32,         /* positions of a warp */
+  STEP_FRAGMENT = 128, /* words of the weights of a fragment and a step */
+  MOST_HEIGHT = 64
+};
+
+/* ---- weights ---- */
+
+static int64_t words_of_pair(const uc_cuda_engine *e) { return e->word == UPCONV_F32 ? 1 : 2; }
+
+static bool x_last(const uc_cuda_engine *e) {
+  return e->lowered->conv.x_layout == UPCONV_CHANNELS_LAST;
+}
+
+void uc_cuda_plan_scatter(uc_cuda_engine *e) {
+  int64_t most = uc_max(1, MOST_ROWS / e->kernel_size);
+  e->scatter_channels = uc_ceil_div(e->group_out, uc_ceil_div(e->group_out, most));
+  int64_t fragments = uc_ceil_div(e->kernel_size * e->scatter_channels, 16);
+  int64_t parts = uc_ceil_div(fragments, MOST_FRAGMENTS);
+  e->scatter_fragments = parts * uc_ceil_div(fragments, parts);
+  if (x_last(e)) e->ci_steps = uc_ceil_div(e->ci_steps, 2) * 2; /* channels in another order */
+}
+
+static int64_t weight_words(const uc_cuda_engine *e) {
+  return e->ci_steps * e->scatter_fragments * STEP_FRAGMENT;
+}
+
+/* ---- cells ---- */
+
+/* How far apart the inputs lie that a cell along one axis reads, if cells begin at `base`: without a pool each element of the
+   kernel serves one output of a cell. */
+static int64_t span_of(const uc_axis *x, int64_t base) {
+  int64_t low = INT64_MAX, high = INT64_MIN;
+  for (int64_t k = 0; k < x->kernel; k++) {
+    int64_t delta = -uc_floor_div(x->dilation * k - x->pad_begin - base, x->stride);
+    low = uc_min(low, delta);
+    high = uc_max(high, delta);
+  }
+  return high - low;
+}
+
+int64_t uc_cuda_scatter_base(const uc_axis *x) {
+  int64_t best = 0;
+  for (int64_t base = -1; base > -x->stride; base--)
+    if (span_of(x, base) < span_of(x, best)) best = base;
+  return best;
+}
+
+/* ---- the tile ---- */
+
+/* Whether x, as planned for, lets a lane load several elements at once. */
+static bool wide_input(const uc_cuda_engine *e) {
+  const upconv_problem *p = &e->lowered->conv;
+  int64_t vector = QUAD * words_of_pair(e);
+  if (x_last(e)) return e->group_in % vector == 0;
+  return p->axis[2].in_size % QUAD == 0;
+}
+
+/* In what x is loaded. */
+static bool by_quads(const uc_cuda_engine *e) { return wide_input(e) && !x_last(e); }
+
+/* Rows of the input tile and of sums, for k->cells. */
+static void place_sums(const uc_cuda_engine *e, uc_cuda_kernel *k) {
+  uc_cuda_scatter *s = &k->scattered;
+  for (int a = 0; a < UC_AXES; a++) k->x_size[a] = uc_cuda_input_size(k, a, k->cells[a]);
+  s->lead = by_quads(e) ? uc_mod(k->x_base[2], QUAD) : 0;
+  s->row = k->x_size[2] + s->lead;
+  if (by_quads(e)) s->row = uc_ceil_div(s->row, QUAD) * QUAD;
+  s->plane = k->x_size[1] * s->row;
+  /* stores of four words by lanes in eight rows meet no bank twice */
+  s->pitch = uc_ceil_div(k->x_size[0] * s->plane, 8) * 8 + QUAD;
+  k->staging_floats = k->shared_weights ? weight_words(e) : 0;
+  k->shared_floats = k->staging_floats + s->rows * s->pitch;
+}
+
+/* Items of a plane. */
+static int64_t items_of(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  int64_t width = uc_min(k->scattered.row, e->lowered->conv.axis[2].in_size);
+  int64_t positions = k->x_size[1] * (by_quads(e) ? uc_ceil_div(width, QUAD) * QUAD : width);
+  return uc_ceil_div(positions, ITEM) * k->scattered.parts;
+}
+
+/* Instructions of a warp for an item, and of a thread for a cell of a channel: counted in machine code, about. */
+static double item_instructions(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  double steps = (double)e->ci_steps, mt = (double)k->mt;
+  double loads = wide_input(e) ? 10 : 40;
+  return steps * (5 * mt + loads + 8) + (by_quads(e) ? 4 : 16) * mt + 100;
+}
+
+static double cell_instructions(const uc_cuda_kernel *k) {
+  double outputs = k->pool >= 0 ? 1 : (double)uc_volume(k->residues);
+  return 2.1 * (double)k->tap_count + 4 * outputs + 40;
+}
+
+/* Planes of a tile that are made for it: most were made for the one before, but not at the beginning of a column. */
+static double planes_of(const uc_cuda_kernel *k, double tiles, double starts) {
+  double all = (double)k->x_size[0], fresh = (double)uc_min(k->step[0], k->x_size[0]);
+  return fresh + (all - fresh) * starts / tiles;
+}
+
+static void count_tiles(const uc_cuda_engine *e, const uc_cuda_kernel *k,
+                        const int64_t extent[UC_AXES], double *tiles, double *columns) {
+  *columns = (double)uc_max(1, e->lowered->conv.batch) * (double)e->lowered->conv.groups *
+             (double)uc_ceil_div(e->group_out, k->bm);
+  for (int a = 1; a < UC_AXES; a++) *columns *= (double)uc_ceil_div(extent[a], k->cells[a]);
+  *tiles = *columns * (double)extent[0];
+}
+
+/* Clocks, about. */
+static double tiling_cost(const uc_cuda_engine *e, const uc_cuda_kernel *k,
+                          const int64_t extent[UC_AXES]) {
+  double tiles, columns, warps = (double)(k->threads / 32), blocks = (double)k->min_blocks;
+  count_tiles(e, k, extent, &tiles, &columns);
+  double resident = (double)e->target.sm_count * blocks;
+  double each = (double)uc_ceil_div((int64_t)tiles, (int64_t)resident);
+  double starts = columns + (tiles > resident ? resident : tiles);
+  double planes = planes_of(k, tiles, starts < tiles ? starts : tiles);
+  double items = (double)items_of(e, k), item = item_instructions(e, k);
+  double cells = (double)(uc_volume(k->cells) * k->bm);
+  double rounds = (double)uc_ceil_div((int64_t)cells, k->threads);
+  /* all that its schedulers issue; one warp after the other of its own */
+  double busy = blocks * (planes * items * item + rounds * warps * cell_instructions(k)) / 4;
+  double jobs = (double)uc_ceil_div((int64_t)items, (int64_t)warps);
+  double alone = 2 * (planes * jobs * item + rounds * cell_instructions(k)) + 800;
+  return each * (busy + alone);
+}
+
+/* Blocks that a multiprocessor holds, or 0. */
+static int64_t blocks_that_fit(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  int64_t bytes = 4 * k->shared_floats;
+  if (bytes > e->target.shared_bytes) return 0;
+  int64_t by_memory =
+      (e->target.shared_bytes + UC_CUDA_SHARED_OF_BLOCK) / (bytes + UC_CUDA_SHARED_OF_BLOCK);
+  int64_t registers = uc_ceil_div(16 * k->mt + 96, 8) * 8;
+  return uc_min(8, uc_min(by_memory, 65536 / (registers * k->threads)));
+}
+
+/* Threads for k->cells; *best: the cost of the best so far, if not negative, which *found is. */
+static void try_threads(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES],
+                        double *best, uc_cuda_kernel *found) {
+  place_sums(e, k);
+  int64_t items = items_of(e, k), most = uc_max(4, uc_min(16, items));
+  for (int64_t warps = 4; warps <= most; warps++) {
+    k->threads = 32 * warps;
+    for (k->min_blocks = blocks_that_fit(e, k); k->min_blocks > 0; k->min_blocks /= 2) {
+      double cost = tiling_cost(e, k, extent);
+      if (*best >= 0 && cost >= *best) continue;
+      *best = cost;
+      *found = *k;
+    }
+  }
+}
+
+/* Along W all cells or, at one stroke, a part of them; where quads are loaded, tiles begin with one. */
+static bool choose_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES]) {
+  double best = -1;
+  uc_cuda_kernel found = *k;
+  int64_t unit = by_quads(e) ? QUAD : 1;
+  for (int64_t n = 1; n <= extent[2]; n = uc_max(n + 1, n * 5 / 4)) {
+    k->cells[0] = 1;
+    k->cells[2] = uc_ceil_div(uc_ceil_div(extent[2], n), unit) * unit;
+    for (k->cells[1] = 1; k->cells[1] <= uc_min(extent[1], MOST_HEIGHT); k->cells[1]++)
+      try_threads(e, k, extent, &best, &found);
+  }
+  *k = found;
+  return best >= 0;
+}
+
+const char *uc_cuda_shape_scatter(const uc_cuda_engine *e, uc_cuda_kernel *k,
+                                  const int64_t extent[UC_AXES]) {
+  uc_cuda_scatter *s = &k->scattered;
+  if (e->kernel_size > MOST_ROWS || k->tap_count > MOST_TAPS)
+    return "more taps than the scattering kernel unrolls";
+  k->rt = uc_cuda_held_residues(k->residues);
+  k->residue_groups = uc_volume(k->residues) / k->rt;
+  if (uc_volume(k->residues) > MOST_TAPS) return "more phases than the scattering kernel unrolls";
+  k->bm = e->scatter_channels;
+  s->rows = e->kernel_size * k->bm;
+  s->parts = uc_ceil_div(e->scatter_fragments, MOST_FRAGMENTS);
+  s->wide = wide_input(e);
+  k->mt = e->scatter_fragments / s->parts;
+  k->strip = k->mc = k->thread_cells = 1;
+  k->chunk = e->group_in;
+  k->resident = true;
+  k->static_taps = false; /* their order is that of residues */
+  k->shared_weights = weight_words(e) * 4 <= e->target.shared_bytes / 3;
+  if (!choose_tile(e, k, extent)) return "one tile does not fit shared memory";
+  for (int a = 0; a < UC_AXES; a++) {
+    k->cell_step[a] = k->cells[a];
+    k->tile[a] = k->cells[a] * (k->pool >= 0 ? 1 : k->residues[a]);
+  }
+  k->channels = k->bm;
+  uc_cuda_sort_held_taps(k);
+  return NULL;
+}
