@@ -143,8 +143,10 @@ static int64_t blocks_that_fit(const uc_cuda_engine *e, const uc_cuda_kernel *k)
   if (bytes > e->target.shared_bytes) return 0;
   int64_t by_memory =
       (e->target.shared_bytes + UC_CUDA_SHARED_OF_BLOCK) / (bytes + UC_CUDA_SHARED_OF_BLOCK);
-  int64_t registers = uc_ceil_div(16 * k->mt + 96, 8) * 8;
-  return uc_min(8, uc_min(by_memory, 65536 / (registers * k->threads)));
+  /* a warp's share is that of four, and elements that are loaded one by one take more */
+  int64_t others = wide_input(e) ? 104 : 136;
+  int64_t registers = 16 * k->mt + others, threads = 65536 / registers / 128 * 128;
+  return uc_min(8, uc_min(by_memory, threads / k->threads));
 }
 
 /* Threads for k->cells; *best: the cost of the best so far, if not negative, which *found is. */

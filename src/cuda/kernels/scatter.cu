@@ -95,6 +95,21 @@ __device__ __forceinline__ void load_chunk(const Args &a, Lane<QUADS> &lane, Raw
   lane.channel += CHUNK_CHANNELS;
 }
 
+// The words of one step as if it were the chunk's first, element by element.
+template <bool QUADS>
+__device__ __forceinline__ void load_step(const Args &a, const Lane<QUADS> &lane, Raw &raw) {
+  const i64 next = a.x.stride[1] * X_SIZE;
+#pragma unroll
+  for (int i = 0; i < 2 * PAIR; i++)
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      const int channel = X_LAST ? i : i / PAIR * 4 * PAIR + i % PAIR;
+      const char *from = lane.from + channel * next + (i64)lane.offset[QUADS ? 0 : j] * X_SIZE;
+      const bool there = (lane.live >> j & 1) & (lane.channel + channel < CI);
+      load_element_if(there, from, X_LAST ? i : j, raw + (X_LAST ? j : i) * LOAD_WORDS);
+    }
+}
+
 // Word `half` of a step of the chunk, of the lane's position j.
 __device__ __forceinline__ u32 word_of(const Raw &raw, int step, int half, int j) {
   const int word = 2 * step + half, at = X_LAST ? 4 * j + word : 4 * word + j;
@@ -123,22 +138,24 @@ __device__ __forceinline__ const uint4 *packed_weights(const Args &a, const Tile
   return (const uint4 *)(a.packed + WEIGHTS_AT) + (i64)(tile.group * BLOCKS_PER_GROUP + tile.c0 / BM) * WEIGHT_VECTORS;
 }
 
-// weights: the lane's of the first fragment of rows.
+// A step of a chunk; weights: the lane's of the step's first fragment of rows.
+__device__ __forceinline__ void multiply_step(const uint4 *weights, int step, const Raw &raw, Sums &sums) {
+  u32 x[4][2];
+#pragma unroll
+  for (int j = 0; j < 4; j++) x[j][0] = word_of(raw, step, 0, j), x[j][1] = word_of(raw, step, 1, j);
+#pragma unroll
+  for (int i = 0; i < MT; i++) {
+    const uint4 rows = SHARED_WEIGHTS ? weights[i * 32] : __ldg(weights + i * 32);
+#pragma unroll
+    for (int j = 0; j < 4; j++) mma(sums[i][j], rows, x[j][0], x[j][1]);
+  }
+}
+
 __device__ __forceinline__ void multiply(const uint4 *weights, int chunk, const Raw &raw, Sums &sums) {
 #pragma unroll
-  for (int step = 0; step < 2; step++) {
-    if (STEPS % 2 && chunk * 2 + step >= STEPS) continue;
-    const uint4 *w = weights + (chunk * 2 + step) * WEIGHT_STEP;
-    u32 x[4][2];
-#pragma unroll
-    for (int j = 0; j < 4; j++) x[j][0] = word_of(raw, step, 0, j), x[j][1] = word_of(raw, step, 1, j);
-#pragma unroll
-    for (int i = 0; i < MT; i++) {
-      const uint4 rows = SHARED_WEIGHTS ? w[i * 32] : __ldg(w + i * 32);
-#pragma unroll
-      for (int j = 0; j < 4; j++) mma(sums[i][j], rows, x[j][0], x[j][1]);
-    }
-  }
+  for (int step = 0; step < 2; step++)
+    if (STEPS % 2 == 0 || chunk * 2 + step < STEPS)
+      multiply_step(weights + (chunk * 2 + step) * WEIGHT_STEP, step, raw, sums);
 }
 
 __device__ __forceinline__ void clear(Sums &sums) {
@@ -161,7 +178,7 @@ __device__ __forceinline__ int slot_of(const Slots<QUADS> &slots, int j, int i) 
 }
 
 __device__ __forceinline__ void put(float *to, int slot, int row, const Sums &sums, int i, int k) {
-  if (slot < 0 || (SUM_ROWS % 16 != 0 && row >= SUM_ROWS)) return;
+  if (slot < 0 || (SUM_ROWS != FRAGMENTS * 16 && row >= SUM_ROWS)) return;
   *(float4 *)(to + row * PITCH + slot) = make_float4(sums[i][0][k], sums[i][1][k], sums[i][2][k], sums[i][3][k]);
 }
 
@@ -186,7 +203,7 @@ __device__ __forceinline__ void store_sums(float *to, int row, const Slots<QUADS
 #pragma unroll
         for (int half = 0; half < 2; half++) {
           const int r = row + 16 * i + 8 * half;
-          if (slot >= 0 && (SUM_ROWS % 16 == 0 || r < SUM_ROWS)) to[r * PITCH + slot] = sums[i][j][2 * half + k];
+          if (slot >= 0 && (SUM_ROWS == FRAGMENTS * 16 || r < SUM_ROWS)) to[r * PITCH + slot] = sums[i][j][2 * half + k];
         }
     }
 }

@@ -20,7 +20,7 @@ __device__ __forceinline__ Row row_of(const Args &a, int qw) {
 
 // What a warp does next: an item of a plane of a tile.
 struct Job {
-  i64 left;         // tiles of the block, this one included
+  int left;         // tiles of the block, this one included: there are fewer than elements of y
   int n, d, h, w;   // sample, place in the grid
   int turn;         // where in the ring the tile's first plane is
   int plane, item;
@@ -28,9 +28,13 @@ struct Job {
 };
 
 template <bool QUADS>
+struct Item {
+  enum { UNIT = QUADS ? 4 : 1, UNITS = QUADS ? 8 : 32, COUNT = QUADS ? 1 : 4 }; // of positions; of a warp; of a lane
+};
+
+template <bool QUADS>
 __device__ __forceinline__ int items_of(const Row &row) {
-  enum { UNITS = QUADS ? 8 : 32 };
-  return (XH * row.units + UNITS - 1) / UNITS * PARTS;
+  return (XH * row.units + Item<QUADS>::UNITS - 1) / Item<QUADS>::UNITS * PARTS;
 }
 
 template <bool QUADS>
@@ -39,7 +43,7 @@ __device__ __forceinline__ Row row_of_job(const Args &a, const Job &job) {
 }
 
 template <bool QUADS>
-__device__ __forceinline__ Job first_job(const Args &a, i64 tile, i64 left) {
+__device__ __forceinline__ Job first_job(const Args &a, i64 tile, int left) {
   Job job;
   const i64 columns = tile / a.grid[0], rows = columns / a.grid[2], samples = rows / a.grid[1];
   job.left = left;
@@ -85,32 +89,54 @@ __device__ __forceinline__ bool is_live(const Args &a, const Job &job) {
   return (job.left > 0) & (job.item < items_of<QUADS>(job.row)) & within(plane_of_x(a, job), a.x, 1);
 }
 
+// The lane's unit j of an item: row and position within the tile's window; false: there is none.
 template <bool QUADS>
-__device__ __forceinline__ void find_positions(const Args &a, const Job &job, int group, Lane<QUADS> &lane, Slots<QUADS> &slots) {
-  enum { UNIT = QUADS ? 4 : 1, COUNT = QUADS ? 1 : 4, UNITS = QUADS ? 8 : 32 };
-  const int n = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const int d = plane_of_x(a, job), h0 = (job.h + a.grid_begin[1]) * TH * I1 + X_BASE1;
-  const int w0 = (job.w + a.grid_begin[2]) * TW * I2 + X_BASE2 - LEAD;
-  const bool live = is_live<QUADS>(a, job);
+__device__ __forceinline__ bool find_unit(const Job &job, int w0, int j, int &h, int &w) {
   const u32 units = job.row.units > 0 ? job.row.units : 1;
-  lane.channel = t * (X_LAST ? VECTOR : PAIR);
-  lane.from = a.x.origin + view_index(a.x, job.n + a.n0, group * CI + lane.channel, d, h0, w0) * X_SIZE;
+  const u32 unit = job.item / PARTS * Item<QUADS>::UNITS + 8 * j + threadIdx.x % 32 / 4;
+  h = unit / units;
+  w = job.row.first - w0 + (int)(unit % units) * Item<QUADS>::UNIT;
+  return (job.item < items_of<QUADS>(job.row)) & (h < XH);
+}
+
+// Where the window of a tile begins along W.
+__device__ __forceinline__ int window_of(const Args &a, const Job &job) {
+  return (job.w + a.grid_begin[2]) * TW * I2 + X_BASE2 - LEAD;
+}
+
+template <bool QUADS>
+__device__ __forceinline__ Slots<QUADS> find_slots(const Args &a, const Job &job) {
+  Slots<QUADS> slots;
+#pragma unroll
+  for (int j = 0; j < Item<QUADS>::COUNT; j++) {
+    int h, w;
+    slots.at[j] = find_unit<QUADS>(job, window_of(a, job), j, h, w) ? h * X_ROW + w : -1;
+  }
+  return slots;
+}
+
+template <bool QUADS>
+__device__ __forceinline__ Lane<QUADS> find_positions(const Args &a, const Job &job, int group) {
+  Lane<QUADS> lane;
+  const int h0 = (job.h + a.grid_begin[1]) * TH * I1 + X_BASE1, w0 = window_of(a, job);
+  const bool live = is_live<QUADS>(a, job);
+  lane.channel = threadIdx.x % 4 * (X_LAST ? VECTOR : PAIR);
+  lane.from = a.x.origin + view_index(a.x, job.n + a.n0, group * CI + lane.channel, plane_of_x(a, job), h0, w0) * X_SIZE;
   lane.live = 0;
 #pragma unroll
-  for (int j = 0; j < COUNT; j++) {
-    const u32 unit = job.item / PARTS * UNITS + 8 * j + n;
-    const int h = unit / units, w = job.row.first - w0 + (int)(unit % units) * UNIT;
-    const bool there = (job.item < items_of<QUADS>(job.row)) & (h < XH);
-    slots.at[j] = there ? h * X_ROW + w : -1;
+  for (int j = 0; j < Item<QUADS>::COUNT; j++) {
+    int h, w;
+    const bool there = find_unit<QUADS>(job, w0, j, h, w);
     lane.offset[j] = h * a.x_step[1] + w * a.x_step[2];
     lane.live |= (u32)(live & there & within(h0 + h, a.x, 2)) << j;
   }
   if (QUADS) lane.from += (i64)lane.offset[0] * X_SIZE, lane.offset[0] = 0;
+  return lane;
 }
 
 // Positions of a row that x does not hold are of no item: their sums are zero.
 __device__ __forceinline__ void clear_borders(const Args &a, const Job &job, float *sums) {
-  const int w0 = (job.w + a.grid_begin[2]) * TW * I2 + X_BASE2 - LEAD;
+  const int w0 = window_of(a, job);
   const int begin = a.x.begin[3] - w0, end = a.x.end[3] - w0;
   if (begin <= 0 && end >= X_ROW) return;
   for (int i = threadIdx.x; i < SUM_ROWS * RING * XH; i += THREADS) {
@@ -163,59 +189,79 @@ __device__ __forceinline__ void finish_layer(const Args &a, const Tile &tile, co
 
 // ---- all tiles of a block ----
 
-// A warp multiplies `here` while the first two chunks of the next job are fetched.
+template <bool QUADS>
+__device__ __forceinline__ Lane<QUADS> go_on(const Args &a, const Tile &tile, Job &job) {
+  advance<QUADS>(a, job);
+  return find_positions<QUADS>(a, job, tile.group);
+}
+
+// Nothing is fetched ahead where x is not laid out as was planned: there are more addresses to keep.
+__device__ __forceinline__ constexpr bool ahead(bool wide) { return wide == WIDE_X; }
+
+template <bool QUADS>
+__device__ __forceinline__ void run_plainly(const Args &a, const uint4 *weights, Lane<QUADS> lane, Raw &raw, Sums &sums) {
+#pragma unroll 1
+  for (int step = 0; step < STEPS; step++) {
+    load_step(a, lane, raw);
+    multiply_step(weights + step * WEIGHT_STEP, 0, raw, sums);
+    const int channels = PAIR * (!X_LAST ? 8 : step % 2 == 0 ? 2 : 14); // to the lane's next step
+    lane.channel += channels;
+    lane.from += channels * a.x.stride[1] * X_SIZE;
+  }
+}
+
+// A warp multiplies an item while its next chunks are fetched, and at last the first two of the next job.
 template <bool WIDE, bool QUADS>
-__device__ __forceinline__ void run_job(const Args &a, const uint4 *weights, bool live, Lane<QUADS> lane, Lane<QUADS> &next, Raw &even,
+__device__ __forceinline__ void run_job(const Args &a, const Tile &tile, const uint4 *weights, Job &job, Lane<QUADS> &lane, Raw &even,
                                         Raw &odd, Sums &sums) {
   clear(sums);
-  if (!live) {
-    load_chunk<WIDE>(a, next, even);
-    load_chunk<WIDE>(a, next, odd);
+  if (!ahead(WIDE)) {
+    if (is_live<QUADS>(a, job)) run_plainly(a, weights, find_positions<QUADS>(a, job, tile.group), even, sums);
+    advance<QUADS>(a, job);
+    return;
+  }
+  if (!is_live<QUADS>(a, job)) {
+    lane = go_on<QUADS>(a, tile, job);
+    load_chunk<WIDE>(a, lane, even);
+    load_chunk<WIDE>(a, lane, odd);
     return;
   }
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS_LOADED; chunk += 2) {
-    if (chunk + 2 == CHUNKS_LOADED) lane = next;
+    if (chunk + 2 == CHUNKS_LOADED) lane = go_on<QUADS>(a, tile, job);
     multiply(weights, chunk, even, sums);
     load_chunk<WIDE>(a, lane, even);
     if (CHUNKS % 2 == 0 || chunk + 1 < CHUNKS) multiply(weights, chunk + 1, odd, sums);
     load_chunk<WIDE>(a, lane, odd);
   }
-  next = lane;
 }
 
 template <bool WIDE>
-__device__ __forceinline__ void work(const Args &a, Tile tile, i64 first, i64 left, const uint4 *weights, float *sums_at) {
+__device__ __forceinline__ void work(const Args &a, Tile tile, i64 first, int left, const uint4 *weights, float *sums_at) {
   enum { QUADS = WIDE && !X_LAST };
-  Job here = first_job<QUADS>(a, first, left);
+  Job next = first_job<QUADS>(a, first, left);
   Lane<QUADS> lane;
-  Slots<QUADS> slots, next_slots;
   Raw even, odd;
-  Sums sums;
-  find_positions<QUADS>(a, here, tile.group, lane, slots);
-  load_chunk<WIDE>(a, lane, even);
-  load_chunk<WIDE>(a, lane, odd);
-  clear_borders(a, here, sums_at);
+  if (ahead(WIDE)) {
+    lane = find_positions<QUADS>(a, next, tile.group);
+    load_chunk<WIDE>(a, lane, even);
+    load_chunk<WIDE>(a, lane, odd);
+  }
+  clear_borders(a, next, sums_at);
 #pragma unroll 1
-  while (here.left > 0) {
-    Job next = here;
-    Lane<QUADS> next_lane;
-    advance<QUADS>(a, next);
-    find_positions<QUADS>(a, next, tile.group, next_lane, next_slots);
+  while (next.left > 0) {
+    const Job here = next;
+    Sums sums;
     const int part = PARTS == 1 ? 0 : here.item % PARTS, lane_number = threadIdx.x % 32;
-    run_job<WIDE>(a, weights + part * MT * 32 + lane_number, is_live<QUADS>(a, here), lane, next_lane, even, odd, sums);
+    run_job<WIDE>(a, tile, weights + part * MT * 32 + lane_number, next, lane, even, odd, sums);
     const int slot = here.turn + here.plane < RING ? here.turn + here.plane : here.turn + here.plane - RING;
-    store_sums(sums_at + slot * XH * X_ROW, part * MT * 16 + lane_number / 4, slots, sums);
-    if (next.left != here.left) {
-      __syncthreads();
-      place_tile(a, here.n, here.d, here.h, here.w, tile);
-      finish_layer(a, tile, sums_at, here.turn);
-      __syncthreads();
-      if (next.w != here.w && next.left > 0) clear_borders(a, next, sums_at);
-    }
-    here = next;
-    lane = next_lane;
-    slots = next_slots;
+    store_sums(sums_at + slot * XH * X_ROW, part * MT * 16 + lane_number / 4, find_slots<QUADS>(a, here), sums);
+    if (next.left == here.left) continue;
+    __syncthreads();
+    place_tile(a, here.n, here.d, here.h, here.w, tile);
+    finish_layer(a, tile, sums_at, here.turn);
+    __syncthreads();
+    if (next.w != here.w && next.left > 0) clear_borders(a, next, sums_at);
   }
 }
 
@@ -242,6 +288,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) KERNEL_NAME(co
   const i64 tiles = a.tiles / CHANNEL_BLOCKS, blocks = gridDim.x / CHANNEL_BLOCKS, i = blockIdx.x / CHANNEL_BLOCKS;
   const i64 each = tiles / blocks, more = tiles % blocks, first = i * each + (i < more ? i : more);
   float *const sums = smem + SUMS_AT;
-  if (WIDE_X && aligned_input(a)) work<WIDE_X>(a, tile, first, each + (i < more), weights, sums);
-  else work<false>(a, tile, first, each + (i < more), weights, sums);
+  const int count = (int)(each + (i < more));
+  if (WIDE_X && aligned_input(a)) work<WIDE_X>(a, tile, first, count, weights, sums);
+  else work<false>(a, tile, first, count, weights, sums);
 }
