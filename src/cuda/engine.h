@@ -81,6 +81,8 @@ typedef struct uc_cuda_scatter {
   int64_t row, plane, pitch; /* sums from one row of positions to the next, plane, row of taps */
   int64_t lead;              /* positions of a row before the first that a tap reads */
   bool wide;                 /* x is laid out so that several elements can be loaded at once */
+  int64_t items;             /* of a plane of the input tile, 32 positions of a part each */
+  double planes;             /* that a tile has to make, on the average */
 } uc_cuda_scatter;
 
 typedef struct uc_cuda_kernel {
@@ -185,6 +187,11 @@ typedef struct uc_cuda_engine {
   uc_cuda_module module;
   uc_cuda_function pack_params, pack_weights;
 } uc_cuda_engine;
+
+/* Outputs that the first cell of a fused pass has before the first that there is. */
+static inline int64_t uc_cuda_before_first(const uc_cuda_kernel *k, int axis) {
+  return k->fused && k->pool < 0 ? -k->base[axis] : 0;
+}
 
 /* Whether x is copied tile by tile by what describes it as rows of words: a map, which comes with the arguments. */
 static inline bool uc_cuda_maps_x(const uc_cuda_kernel *k) { return k->gemm && k->wgmma; }

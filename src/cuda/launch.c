@@ -182,11 +182,6 @@ static upconv_status find_rows(const run *r, const uc_cuda_kernel *k, uc_cuda_ro
   return launch(r->e, k->rows, items, 256, 0, r->call->stream, &a, "rows of x");
 }
 
-/* Outputs that the first cell has before the first output. */
-static int64_t before_first(const uc_cuda_kernel *k, int a) {
-  return k->fused && k->pool < 0 ? -k->base[a] : 0;
-}
-
 static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   const uc_call *call = r->call;
   uc_cuda_arguments a = {.length = 0};
@@ -209,7 +204,7 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
       tiles = uc_ceil_div(call->y.shape[0], k->samples) * kinds(r->e, k);
   for (int i = 0; i < UC_AXES; i++) {
     bool whole = k->pass->reduce_op >= 0;
-    int64_t first = y.offset[i + 2] + before_first(k, i);
+    int64_t first = y.offset[i + 2] + uc_cuda_before_first(k, i);
     begin[i] = whole ? 0 : first / k->tile[i];
     grid[i] = whole ? whole_grid(r, k, i)
                     : uc_ceil_div(first + y.shape[i + 2], k->tile[i]) - begin[i];

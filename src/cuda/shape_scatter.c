@@ -119,7 +119,7 @@ static void count_tiles(const uc_cuda_engine *e, const uc_cuda_kernel *k,
 }
 
 /* Clocks, about. */
-static double tiling_cost(const uc_cuda_engine *e, const uc_cuda_kernel *k,
+static double tiling_cost(const uc_cuda_engine *e, uc_cuda_kernel *k,
                           const int64_t extent[UC_AXES]) {
   double tiles, columns, warps = (double)(k->threads / 32), blocks = (double)k->min_blocks;
   count_tiles(e, k, extent, &tiles, &columns);
@@ -127,7 +127,9 @@ static double tiling_cost(const uc_cuda_engine *e, const uc_cuda_kernel *k,
   double each = (double)uc_ceil_div((int64_t)tiles, (int64_t)resident);
   double starts = columns + (tiles > resident ? resident : tiles);
   double planes = planes_of(k, tiles, starts < tiles ? starts : tiles);
-  double items = (double)items_of(e, k), item = item_instructions(e, k);
+  k->scattered.planes = planes;
+  k->scattered.items = items_of(e, k);
+  double items = (double)k->scattered.items, item = item_instructions(e, k);
   double cells = (double)(uc_volume(k->cells) * k->bm);
   double rounds = (double)uc_ceil_div((int64_t)cells, k->threads);
   /* all that its schedulers issue; one warp after the other of its own */
