@@ -35,7 +35,8 @@ static upconv_status size_weights(uc_cuda_engine *e) {
   if (e->scatter) {
     depth = e->ci_steps * e->step_words;
     int64_t blocks = uc_ceil_div(e->group_out, e->scatter_channels);
-    int64_t rows[] = {e->lowered->conv.groups, depth, blocks, 16 * e->scatter_fragments, 1};
+    int64_t rows[] = {e->lowered->conv.groups, depth, blocks, 16 * e->scatter_fragments,
+                      e->lowered->conv.axis[0].kernel};
     memcpy(factors, rows, sizeof factors);
   }
   if (!uc_product(factors, 5, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)
@@ -289,10 +290,10 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
   if (e->scatter)
     uc_text_add(text,
                 "#define SCATTER 1\n#define BM %lld\n#define BLOCKS %lld\n#define FRAGMENTS "
-                "%lld\n#define X_LAST %d\n",
+                "%lld\n#define KERNEL_DEPTH %lld\n#define X_LAST %d\n",
                 (long long)e->scatter_channels,
                 (long long)uc_ceil_div(e->group_out, e->scatter_channels),
-                (long long)e->scatter_fragments, l->conv.x_layout == UPCONV_CHANNELS_LAST);
+                (long long)e->scatter_fragments, (long long)l->conv.axis[0].kernel, l->conv.x_layout == UPCONV_CHANNELS_LAST);
   if (e->mma || e->scatter)
     uc_text_add(text,
                 "#define WORD_IS_%s 1\n#define STEP_WORDS %lld\n#define CORE_ORDER %d\n#define "

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A pass for few output channels: taps times channels are the rows of the product, positions of the input its columns. A tile is
- * one layer of cells along D; the sums of the planes that it reads lie in shared memory.
+ * one layer of cells along D. What is added along D is added in registers, which hold the sums of all layers that read the
+ * same plane of the input; the rest lies in shared memory.
  */
 #include "../checked.h"
 #include "shape.h"
 
 enum {
   MOST_ROWS = 256,   /* of a block of channels */
-  MOST_FRAGMENTS = 4, /* of 16 rows, whose sums a warp holds */
+  MOST_FRAGMENTS = 4, /* of 16 rows, whose sums a warp holds, */
+  MOST_OPEN = 6,     /* or else of so many layers */
   MOST_TAPS = 1024,  /* of a cell: they are unrolled */
   QUAD = 4,          /* positions that a lane loads together */
   ITEM = 32,         /* positions of a warp */
   STEP_FRAGMENT = 128, /* words of the weights of a fragment and a step */
-  MOST_HEIGHT = 64
+  MOST_HEIGHT = 64,
+  MOST_PARTS = 16
 };
 
 /* ---- weights ---- */
@@ -24,17 +27,19 @@ static bool x_last(const uc_cuda_engine *e) {
   return e->lowered->conv.x_layout == UPCONV_CHANNELS_LAST;
 }
 
+static int64_t plane_taps(const uc_cuda_engine *e) {
+  return e->kernel_size / e->lowered->conv.axis[0].kernel;
+}
+
 void uc_cuda_plan_scatter(uc_cuda_engine *e) {
   int64_t most = uc_max(1, MOST_ROWS / e->kernel_size);
   e->scatter_channels = uc_ceil_div(e->group_out, uc_ceil_div(e->group_out, most));
-  int64_t fragments = uc_ceil_div(e->kernel_size * e->scatter_channels, 16);
-  int64_t parts = uc_ceil_div(fragments, MOST_FRAGMENTS);
-  e->scatter_fragments = parts * uc_ceil_div(fragments, parts);
+  e->scatter_fragments = uc_ceil_div(plane_taps(e) * e->scatter_channels, 16);
   if (x_last(e)) e->ci_steps = uc_ceil_div(e->ci_steps, 2) * 2; /* channels in another order */
 }
 
 static int64_t weight_words(const uc_cuda_engine *e) {
-  return e->ci_steps * e->scatter_fragments * STEP_FRAGMENT;
+  return e->ci_steps * e->lowered->conv.axis[0].kernel * e->scatter_fragments * STEP_FRAGMENT;
 }
 
 /* ---- cells ---- */
@@ -78,11 +83,10 @@ static void place_sums(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   s->lead = by_quads(e) ? uc_mod(k->x_base[2], QUAD) : 0;
   s->row = k->x_size[2] + s->lead;
   if (by_quads(e)) s->row = uc_ceil_div(s->row, QUAD) * QUAD;
-  s->plane = k->x_size[1] * s->row;
   /* stores of four words by lanes in eight rows meet no bank twice */
-  s->pitch = uc_ceil_div(k->x_size[0] * s->plane, 8) * 8 + QUAD;
+  s->pitch = uc_ceil_div(k->x_size[1] * s->row, 8) * 8 + QUAD;
   k->staging_floats = k->shared_weights ? weight_words(e) : 0;
-  k->shared_floats = k->staging_floats + s->rows * s->pitch;
+  k->shared_floats = k->staging_floats + 2 * s->rows * s->pitch;
 }
 
 /* Items of a plane. */
@@ -94,20 +98,20 @@ static int64_t items_of(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
 
 /* Instructions of a warp for an item, and of a thread for a cell of a channel: counted in machine code, about. */
 static double item_instructions(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  double steps = (double)e->ci_steps, mt = (double)k->mt;
-  double loads = wide_input(e) ? 10 : 40;
-  return steps * (5 * mt + loads + 8) + (by_quads(e) ? 4 : 16) * mt + 100;
+  double steps = (double)e->ci_steps, products = (double)(k->mt * k->scattered.open);
+  double loads = wide_input(e) ? 20 : 50;
+  return steps * (5 * products + loads) + (by_quads(e) ? 12 : 16) * (double)k->mt + 200;
 }
 
 static double cell_instructions(const uc_cuda_kernel *k) {
   double outputs = k->pool >= 0 ? 1 : (double)uc_volume(k->residues);
-  return 2.1 * (double)k->tap_count + 4 * outputs + 40;
+  return 2.1 * (double)k->scattered.terms + 4 * outputs + 40;
 }
 
-/* Planes of a tile that are made for it: most were made for the one before, but not at the beginning of a column. */
+/* Planes that are multiplied for a tile: all that it reads, or one if the others were for the tile before. */
 static double planes_of(const uc_cuda_kernel *k, double tiles, double starts) {
-  double all = (double)k->x_size[0], fresh = (double)uc_min(k->step[0], k->x_size[0]);
-  return fresh + (all - fresh) * starts / tiles;
+  double more = (double)(k->x_size[0] - 1);
+  return 1 + (k->scattered.open > 1 ? more * starts / tiles : more);
 }
 
 static void count_tiles(const uc_cuda_engine *e, const uc_cuda_kernel *k,
@@ -147,7 +151,7 @@ static int64_t blocks_that_fit(const uc_cuda_engine *e, const uc_cuda_kernel *k)
       (e->target.shared_bytes + UC_CUDA_SHARED_OF_BLOCK) / (bytes + UC_CUDA_SHARED_OF_BLOCK);
   /* a warp's share is that of four, and elements that are loaded one by one take more */
   int64_t others = wide_input(e) ? 104 : 136;
-  int64_t registers = 16 * k->mt + others, threads = 65536 / registers / 128 * 128;
+  int64_t registers = 16 * k->mt * k->scattered.open + others, threads = 65536 / registers / 128 * 128;
   return uc_min(8, uc_min(by_memory, threads / k->threads));
 }
 
@@ -155,8 +159,9 @@ static int64_t blocks_that_fit(const uc_cuda_engine *e, const uc_cuda_kernel *k)
 static void try_threads(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES],
                         double *best, uc_cuda_kernel *found) {
   place_sums(e, k);
-  int64_t items = items_of(e, k), most = uc_max(4, uc_min(16, items));
-  for (int64_t warps = 4; warps <= most; warps++) {
+  int64_t items = items_of(e, k), parts = k->scattered.parts, most = uc_max(4, uc_min(16, items));
+  for (int64_t warps = uc_ceil_div(4, parts) * parts; warps <= uc_max(most, parts); warps += parts) {
+    if (k->scattered.open > 1 && warps < items) continue; /* sums would not stay in registers */
     k->threads = 32 * warps;
     for (k->min_blocks = blocks_that_fit(e, k); k->min_blocks > 0; k->min_blocks /= 2) {
       double cost = tiling_cost(e, k, extent);
@@ -182,6 +187,27 @@ static bool choose_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_
   return best >= 0;
 }
 
+/* Sums that a cell adds: taps that differ along D alone are one. */
+static int64_t count_terms(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  int64_t terms = k->residues[0];
+  for (int a = 1; a < UC_AXES; a++) {
+    const uc_axis *x = &e->lowered->conv.axis[a];
+    terms *= x->kernel * k->residues[a] / x->stride;
+  }
+  return terms;
+}
+
+/* Layers whose sums a warp holds, and fragments of each. */
+static void choose_fragments(const uc_cuda_engine *e, uc_cuda_kernel *k) {
+  uc_cuda_scatter *s = &k->scattered;
+  int64_t planes = k->span[0] + 1, fragments = k->residues[0] * e->scatter_fragments;
+  s->open = k->step[0] == 1 && planes <= MOST_OPEN ? planes : 1;
+  s->parts = uc_ceil_div(fragments, uc_max(1, MOST_FRAGMENTS / s->open));
+  k->mt = uc_ceil_div(fragments, s->parts);
+  s->rows = k->residues[0] * plane_taps(e) * k->bm;
+  s->terms = count_terms(e, k);
+}
+
 const char *uc_cuda_shape_scatter(const uc_cuda_engine *e, uc_cuda_kernel *k,
                                   const int64_t extent[UC_AXES]) {
   uc_cuda_scatter *s = &k->scattered;
@@ -191,10 +217,9 @@ const char *uc_cuda_shape_scatter(const uc_cuda_engine *e, uc_cuda_kernel *k,
   k->residue_groups = uc_volume(k->residues) / k->rt;
   if (uc_volume(k->residues) > MOST_TAPS) return "more phases than the scattering kernel unrolls";
   k->bm = e->scatter_channels;
-  s->rows = e->kernel_size * k->bm;
-  s->parts = uc_ceil_div(e->scatter_fragments, MOST_FRAGMENTS);
+  choose_fragments(e, k);
+  if (s->parts > MOST_PARTS) return "more rows of taps than the warps of a block hold";
   s->wide = wide_input(e);
-  k->mt = e->scatter_fragments / s->parts;
   k->strip = k->mc = k->thread_cells = 1;
   k->chunk = e->group_in;
   k->resident = true;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inner product on the tensor cores for few output channels. Gathering would leave most of a fragment empty; here taps times
 // channels are its rows: what an input position adds to the output through every tap is one dense product over the input
-// channels. It goes to shared memory, where each output of a cell adds what belongs to it.
+// channels. Along D those that end at the same output are added in registers: rows are residues along D, times channels, times
+// kernel elements of a plane. They go to shared memory, where each output of a cell adds what belongs to it.
 //
 // Fragment layout (PTX, mma.m16n8k*): lane = 4 g + t holds words t and t + 4 of column g of x, rows g and g + 8 of columns
 // 2 t, 2 t + 1 of the sums. Which position is which column is free. An item is 32 positions of one plane of the input tile.
@@ -31,11 +32,11 @@ enum {
   CHUNKS = (STEPS + 1) / 2,
   CHUNKS_LOADED = (CHUNKS + 1) / 2 * 2, // two are under way
   WHOLE_CHUNKS = CI == CHUNKS_LOADED * CHUNK_CHANNELS,
-  RING = XD,                            // planes of sums
   WARPS = THREADS / 32
 };
 
-typedef float Sums[MT][4][4];
+// Of OPEN neighbouring layers of cells along D, which read the same plane of x; the first one's are complete with it.
+typedef float Sums[OPEN][MT][4][4];
 typedef u32 Raw[RAW_WORDS];
 
 // ---- x ----
@@ -131,39 +132,74 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint4 &w, u32 x0, u32 x
       : "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w), "r"(x0), "r"(x1));
 }
 
-// packed, and in shared memory: [step][fragment of rows][lane][4], of a block of channels.
-enum { WEIGHT_STEP = FRAGMENTS * 32, WEIGHT_VECTORS = STEPS * WEIGHT_STEP };
+// packed, and in shared memory, of a block of channels: [step][kernel element along D][fragment of rows][lane][4].
+enum { WEIGHT_STEP = KERNEL_DEPTH * FRAGMENTS * 32, WEIGHT_VECTORS = STEPS * WEIGHT_STEP };
 
 __device__ __forceinline__ const uint4 *packed_weights(const Args &a, const Tile &tile) {
   return (const uint4 *)(a.packed + WEIGHTS_AT) + (i64)(tile.group * BLOCKS_PER_GROUP + tile.c0 / BM) * WEIGHT_VECTORS;
 }
 
+// Which fragments of the weights a warp multiplies a plane with; -1: none.
+struct Needed {
+  int at[OPEN][MT];
+};
+
+// The first fragment of a part of the rows; how many of them are all residues'.
+enum { ALL_FRAGMENTS = R0 * FRAGMENTS };
+__device__ __forceinline__ int first_fragment(int part) { return PARTS == 1 ? 0 : part * MT; }
+
+// plane: which one of those that a layer reads, if there is but one layer.
+__device__ __forceinline__ Needed needed_weights(int part, int plane) {
+  Needed needed;
+#pragma unroll
+  for (int o = 0; o < OPEN; o++)
+#pragma unroll
+    for (int i = 0; i < MT; i++) {
+      const int fragment = first_fragment(part) + i, here = OPEN > 1 ? XD - 1 - o : XD == 1 ? 0 : plane;
+      const int kernel = fragment < ALL_FRAGMENTS ? depth_kernel[fragment / FRAGMENTS * XD + here] : -1;
+      needed.at[o][i] = kernel < 0 ? -1 : kernel * FRAGMENTS + fragment % FRAGMENTS;
+    }
+  return needed;
+}
+
 // A step of a chunk; weights: the lane's of the step's first fragment of rows.
-__device__ __forceinline__ void multiply_step(const uint4 *weights, int step, const Raw &raw, Sums &sums) {
+__device__ __forceinline__ void multiply_step(const uint4 *weights, const Needed &needed, int step, const Raw &raw, Sums &sums) {
   u32 x[4][2];
 #pragma unroll
   for (int j = 0; j < 4; j++) x[j][0] = word_of(raw, step, 0, j), x[j][1] = word_of(raw, step, 1, j);
 #pragma unroll
-  for (int i = 0; i < MT; i++) {
-    const uint4 rows = SHARED_WEIGHTS ? weights[i * 32] : __ldg(weights + i * 32);
+  for (int o = 0; o < OPEN; o++)
 #pragma unroll
-    for (int j = 0; j < 4; j++) mma(sums[i][j], rows, x[j][0], x[j][1]);
-  }
+    for (int i = 0; i < MT; i++) {
+      if (needed.at[o][i] < 0) continue;
+      const uint4 *from = weights + needed.at[o][i] * 32, rows = SHARED_WEIGHTS ? *from : __ldg(from);
+#pragma unroll
+      for (int j = 0; j < 4; j++) mma(sums[o][i][j], rows, x[j][0], x[j][1]);
+    }
 }
 
-__device__ __forceinline__ void multiply(const uint4 *weights, int chunk, const Raw &raw, Sums &sums) {
+__device__ __forceinline__ void multiply(const uint4 *weights, const Needed &needed, int chunk, const Raw &raw, Sums &sums) {
 #pragma unroll
   for (int step = 0; step < 2; step++)
     if (STEPS % 2 == 0 || chunk * 2 + step < STEPS)
-      multiply_step(weights + (chunk * 2 + step) * WEIGHT_STEP, step, raw, sums);
+      multiply_step(weights + (chunk * 2 + step) * WEIGHT_STEP, needed, step, raw, sums);
 }
 
 __device__ __forceinline__ void clear(Sums &sums) {
 #pragma unroll
-  for (int i = 0; i < MT * 16; i++) sums[i / 16][i / 4 % 4][i % 4] = 0.0f;
+  for (int i = 0; i < OPEN * MT * 16; i++) sums[i / (MT * 16)][i / 16 % MT][i / 4 % 4][i % 4] = 0.0f;
 }
 
-// ---- sums in shared memory: [row: channel, then kernel element][plane][h][w] ----
+// The next plane: each layer takes the place of the one before.
+__device__ __forceinline__ void go_deeper(Sums &sums) {
+#pragma unroll
+  for (int i = 0; i < OPEN * MT * 16; i++) {
+    const int o = i / (MT * 16), m = i / 16 % MT, j = i / 4 % 4, k = i % 4;
+    sums[o][m][j][k] = o + 1 < OPEN ? sums[(o + 1) % OPEN][m][j][k] : 0.0f;
+  }
+}
+
+// ---- sums of a layer in shared memory: [residue along D][channel][kernel element of a plane][h][w] ----
 
 // Where the lane's positions of an item lie in their plane; -1: there is none.
 template <bool QUADS>
@@ -177,33 +213,33 @@ __device__ __forceinline__ int slot_of(const Slots<QUADS> &slots, int j, int i) 
   return __shfl_sync(~0u, slots.at[QUADS ? 0 : j], threadIdx.x % 4 * 8 + i * 4);
 }
 
-__device__ __forceinline__ void put(float *to, int slot, int row, const Sums &sums, int i, int k) {
-  if (slot < 0 || (SUM_ROWS != FRAGMENTS * 16 && row >= SUM_ROWS)) return;
-  *(float4 *)(to + row * PITCH + slot) = make_float4(sums[i][0][k], sums[i][1][k], sums[i][2][k], sums[i][3][k]);
+// The row that fragment i of a part has at the lane's row `half`; -1: there is none.
+__device__ __forceinline__ int row_of_sums(int part, int i, int half) {
+  const int fragment = first_fragment(part) + i, row = fragment % FRAGMENTS * 16 + half * 8 + threadIdx.x % 32 / 4;
+  const bool there = (FRAGMENTS * 16 == RESIDUE_ROWS || row < RESIDUE_ROWS) & (fragment < ALL_FRAGMENTS);
+  return there ? fragment / FRAGMENTS * RESIDUE_ROWS + row : -1;
 }
 
-// to: the plane; row: the lane's first.
+// Those of the first layer.
 template <bool QUADS>
-__device__ __forceinline__ void store_sums(float *to, int row, const Slots<QUADS> &slots, const Sums &sums) {
-  if (QUADS) { // columns are quads, fragments their elements
-    const int slot[2] = {slot_of(slots, 0, 0), slot_of(slots, 0, 1)};
+__device__ __forceinline__ void store_sums(float *to, int part, const Slots<QUADS> &slots, const Sums &sums) {
 #pragma unroll
-    for (int i = 0; i < MT; i++)
+  for (int i = 0; i < MT; i++)
 #pragma unroll
-      for (int k = 0; k < 4; k++) put(to, slot[k % 2], row + 16 * i + k / 2 * 8, sums, i, k);
-    return;
-  }
+    for (int half = 0; half < 2; half++) {
+      const int row = row_of_sums(part, i, half);
 #pragma unroll
-  for (int j = 0; j < 4; j++)
+      for (int k = 0; k < 2; k++)
+        if (QUADS) { // columns are quads, fragments their elements
+          const int slot = slot_of(slots, 0, k), e = 2 * half + k;
+          if (row >= 0 && slot >= 0)
+            *(float4 *)(to + row * PITCH + slot) = make_float4(sums[0][i][0][e], sums[0][i][1][e], sums[0][i][2][e], sums[0][i][3][e]);
+        } else {
 #pragma unroll
-    for (int k = 0; k < 2; k++) {
-      const int slot = slot_of(slots, j, k);
-#pragma unroll
-      for (int i = 0; i < MT; i++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-          const int r = row + 16 * i + 8 * half;
-          if (slot >= 0 && (SUM_ROWS == FRAGMENTS * 16 || r < SUM_ROWS)) to[r * PITCH + slot] = sums[i][j][2 * half + k];
+          for (int j = 0; j < 4; j++) {
+            const int slot = slot_of(slots, j, k);
+            if (row >= 0 && slot >= 0) to[row * PITCH + slot] = sums[0][i][j][2 * half + k];
+          }
         }
     }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel: a tile is one layer of cells along D. A block takes neighbours along D one after the other, so that of the planes of
-// sums which a layer reads only the new ones are made; a ring in shared memory keeps the others. While sums are put together
-// and stored, the first words of the next item are on their way.
+// The kernel: a tile is one layer of cells along D. A block takes neighbours along D one after the other; a warp keeps to its
+// positions, so that only the last plane which a layer reads is new: the sums of those before are in its registers. Sums of a
+// layer lie in shared memory twice: while the cells of one are finished the next one's products are made, by half of the
+// warps before, by the others after. Of the next plane the first words are on their way.
 
 // Positions of a row of the input tile that x holds, in units: quads, or single ones.
 struct Row {
@@ -22,8 +23,7 @@ __device__ __forceinline__ Row row_of(const Args &a, int qw) {
 struct Job {
   int left;         // tiles of the block, this one included: there are fewer than elements of y
   int n, d, h, w;   // sample, place in the grid
-  int turn;         // where in the ring the tile's first plane is
-  int plane, item;
+  int item, plane;  // of the planes that a layer reads
   Row row;
 };
 
@@ -51,30 +51,38 @@ __device__ __forceinline__ Job first_job(const Args &a, i64 tile, int left) {
   job.w = (int)(columns - rows * a.grid[2]);
   job.h = (int)(rows - samples * a.grid[1]);
   job.n = (int)samples;
-  job.turn = job.plane = 0;
+  job.plane = 0;
   job.item = threadIdx.x / 32;
   job.row = row_of_job<QUADS>(a, job);
   return job;
 }
 
-// A warp has at least one job of every plane, if only to find that there is no item for it.
-template <bool QUADS>
-__device__ __forceinline__ void advance(const Args &a, Job &job) {
-  enum { KEPT = I0 < XD ? XD - I0 : 0 }; // planes that the next layer reads too
-  job.item += WARPS;
-  if (job.item < items_of<QUADS>(job.row)) return;
-  job.item = threadIdx.x / 32;
-  if (++job.plane < XD) return;
+// The next tile; whether it is the neighbour along D.
+__device__ __forceinline__ bool next_tile(const Args &a, Job &job) {
   job.left--;
-  job.plane = job.d + 1 < a.grid[0] ? KEPT : 0;
-  job.turn = job.plane == 0 ? 0 : (job.turn + I0) % RING;
-  if (++job.d < a.grid[0]) return;
+  if (++job.d < a.grid[0]) return true;
   job.d = 0;
   if (++job.w == a.grid[2]) {
     job.w = 0;
     if (++job.h == a.grid[1]) job.h = 0, job.n++;
   }
-  job.row = row_of_job<QUADS>(a, job);
+  return false;
+}
+
+// Plane by plane, item by item, tile by tile. A warp has at least one item of every tile, if only to find that there is none for it.
+template <bool QUADS>
+__device__ __forceinline__ void advance(const Args &a, Job &job) {
+  if (++job.plane < XD) return;
+  const int items = items_of<QUADS>(job.row);
+  job.item += WARPS;
+  job.plane = 0;
+  if (job.item < items) return;
+  job.item = threadIdx.x / 32;
+  if (next_tile(a, job)) {
+    if (OPEN > 1 && items <= WARPS) job.plane = XD - 1; // with what is in registers
+  } else {
+    job.row = row_of_job<QUADS>(a, job);
+  }
 }
 
 __device__ __forceinline__ int plane_of_x(const Args &a, const Job &job) {
@@ -139,8 +147,8 @@ __device__ __forceinline__ void clear_borders(const Args &a, const Job &job, flo
   const int w0 = window_of(a, job);
   const int begin = a.x.begin[3] - w0, end = a.x.end[3] - w0;
   if (begin <= 0 && end >= X_ROW) return;
-  for (int i = threadIdx.x; i < SUM_ROWS * RING * XH; i += THREADS) {
-    float *row = sums + i / (RING * XH) * PITCH + i % (RING * XH) * X_ROW;
+  for (int i = threadIdx.x; i < SUM_ROWS * XH; i += THREADS) {
+    float *row = sums + i / XH * PITCH + i % XH * X_ROW;
     for (int w = 0; w < X_ROW; w++)
       if (w < begin || w >= end) row[w] = 0.0f;
   }
@@ -148,10 +156,9 @@ __device__ __forceinline__ void clear_borders(const Args &a, const Job &job, flo
 
 // ---- cells ----
 
-// Of a cell, all of whose sums lie from `sums` on; plane: where each plane of the ring is.
+// Of a cell, all of whose sums lie from `sums` on.
 template <bool INSIDE>
-__device__ __forceinline__ void finish_cell(const Args &a, const Tile &tile, const float *sums, const int (&plane)[RING], bool live, int c,
-                                            int jh, int jw) {
+__device__ __forceinline__ void finish_cell(const Args &a, const Tile &tile, const float *sums, bool live, int c, int jh, int jw) {
   const float bias = __ldg(a.packed + BIAS_AT + c), factor = SCALES_SUMS ? __ldg(a.packed + FACTOR_AT + c) : 1.0f;
 #pragma unroll
   for (int rg = 0; rg < RESIDUE_GROUPS; rg++) {
@@ -160,9 +167,9 @@ __device__ __forceinline__ void finish_cell(const Args &a, const Tile &tile, con
     for (int r = 0; r < RT; r++) cell[r] = 0.0f;
     // by a constant count: a loop from one table entry to the next is not unrolled for every architecture
 #pragma unroll
-    for (int u = 0; u < MOST_TAPS; u++) {
-      const int i = taps_begin[rg] + u;
-      if (i < taps_begin[rg + 1]) cell[tap_residue[i] - rg * RT] += sums[tap_kernel[i] * PITCH + plane[tap_plane[i]] + tap_place[i]];
+    for (int u = 0; u < MOST_TERMS; u++) {
+      const int i = terms_begin[rg] + u;
+      if (i < terms_begin[rg + 1]) cell[term_residue[i] - rg * RT] += sums[term_row[i] * PITCH + term_place[i]];
     }
 #pragma unroll
     for (int r = 0; r < RT; r++) cell[r] = with_bias(cell[r], factor, bias); // last: it may be far larger than the products
@@ -170,24 +177,39 @@ __device__ __forceinline__ void finish_cell(const Args &a, const Tile &tile, con
   }
 }
 
-__device__ __forceinline__ void finish_layer(const Args &a, const Tile &tile, const float *sums, int turn) {
-  int plane[RING];
-#pragma unroll
-  for (int i = 0; i < RING; i++) plane[i] = (turn + i < RING ? turn + i : turn + i - RING) * XH * X_ROW;
+__device__ __forceinline__ void finish_layer(const Args &a, const Tile &tile, const float *sums) {
 #pragma unroll 1
   for (int i = threadIdx.x; i < TH * TW * BM; i += THREADS) {
     const int jw = i % TW, jh = i / TW % TH, m = i / (TW * TH), c = tile.c0 + m;
-    const float *from = sums + m * KERNEL * PITCH + jh * I1 * X_ROW + jw * I2;
+    const float *from = sums + m * (KERNEL / KERNEL_DEPTH) * PITCH + jh * I1 * X_ROW + jw * I2;
     const int channel = tile.group * CO + (c < CO ? c : CO - 1);
     const bool whole = tile.inside || (stored(a, 2, tile.qd * Y_CELL0 + Y_BASE0, Y_CELL0) &
                                        stored(a, 3, (tile.qh + jh) * Y_CELL1 + Y_BASE1, Y_CELL1) &
                                        stored(a, 4, (tile.qw + jw) * Y_CELL2 + Y_BASE2, Y_CELL2));
-    if (whole) finish_cell<true>(a, tile, from, plane, c < CO, channel, jh, jw);
-    else finish_cell<false>(a, tile, from, plane, c < CO, channel, jh, jw);
+    if (whole) finish_cell<true>(a, tile, from, c < CO, channel, jh, jw);
+    else finish_cell<false>(a, tile, from, c < CO, channel, jh, jw);
   }
 }
 
 // ---- all tiles of a block ----
+
+// Nothing is fetched ahead where x is not laid out as was planned, since there are more addresses to keep, nor where two elements
+// that are loaded one by one make a word.
+__device__ __forceinline__ constexpr bool ahead(bool wide) { return wide == WIDE_X && (wide || X_SIZE == 4); }
+enum { STEPS_TOGETHER = WIDE_X ? 1 : 2 };
+
+template <bool QUADS>
+__device__ __forceinline__ void run_plainly(const Args &a, const uint4 *weights, const Needed &needed, Lane<QUADS> lane, Raw &raw,
+                                            Sums &sums) {
+#pragma unroll STEPS_TOGETHER
+  for (int step = 0; step < STEPS; step++) {
+    load_step(a, lane, raw);
+    multiply_step(weights + step * WEIGHT_STEP, needed, 0, raw, sums);
+    const int channels = PAIR * (!X_LAST ? 8 : step % 2 == 0 ? 2 : 14); // to the lane's next step
+    lane.channel += channels;
+    lane.from += channels * a.x.stride[1] * X_SIZE;
+  }
+}
 
 template <bool QUADS>
 __device__ __forceinline__ Lane<QUADS> go_on(const Args &a, const Tile &tile, Job &job) {
@@ -195,73 +217,87 @@ __device__ __forceinline__ Lane<QUADS> go_on(const Args &a, const Tile &tile, Jo
   return find_positions<QUADS>(a, job, tile.group);
 }
 
-// Nothing is fetched ahead where x is not laid out as was planned: there are more addresses to keep.
-__device__ __forceinline__ constexpr bool ahead(bool wide) { return wide == WIDE_X; }
-
+// What a warp has of x: two chunks that are under way.
 template <bool QUADS>
-__device__ __forceinline__ void run_plainly(const Args &a, const uint4 *weights, Lane<QUADS> lane, Raw &raw, Sums &sums) {
-#pragma unroll 1
-  for (int step = 0; step < STEPS; step++) {
-    load_step(a, lane, raw);
-    multiply_step(weights + step * WEIGHT_STEP, 0, raw, sums);
-    const int channels = PAIR * (!X_LAST ? 8 : step % 2 == 0 ? 2 : 14); // to the lane's next step
-    lane.channel += channels;
-    lane.from += channels * a.x.stride[1] * X_SIZE;
-  }
-}
+struct Fetched {
+  Lane<QUADS> lane;
+  Raw even, odd;
+};
 
-// A warp multiplies an item while its next chunks are fetched, and at last the first two of the next job.
+// A plane of an item is multiplied while its next chunks are fetched, and at last the first two of the next job.
 template <bool WIDE, bool QUADS>
-__device__ __forceinline__ void run_job(const Args &a, const Tile &tile, const uint4 *weights, Job &job, Lane<QUADS> &lane, Raw &even,
-                                        Raw &odd, Sums &sums) {
-  clear(sums);
+__device__ __forceinline__ void run_job(const Args &a, const Tile &tile, const uint4 *weights, const Needed &needed, Job &job,
+                                        Fetched<QUADS> &x, Sums &sums) {
   if (!ahead(WIDE)) {
-    if (is_live<QUADS>(a, job)) run_plainly(a, weights, find_positions<QUADS>(a, job, tile.group), even, sums);
+    if (is_live<QUADS>(a, job)) run_plainly(a, weights, needed, find_positions<QUADS>(a, job, tile.group), x.even, sums);
     advance<QUADS>(a, job);
     return;
   }
   if (!is_live<QUADS>(a, job)) {
-    lane = go_on<QUADS>(a, tile, job);
-    load_chunk<WIDE>(a, lane, even);
-    load_chunk<WIDE>(a, lane, odd);
+    x.lane = go_on<QUADS>(a, tile, job);
+    load_chunk<WIDE>(a, x.lane, x.even);
+    load_chunk<WIDE>(a, x.lane, x.odd);
     return;
   }
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS_LOADED; chunk += 2) {
-    if (chunk + 2 == CHUNKS_LOADED) lane = go_on<QUADS>(a, tile, job);
-    multiply(weights, chunk, even, sums);
-    load_chunk<WIDE>(a, lane, even);
-    if (CHUNKS % 2 == 0 || chunk + 1 < CHUNKS) multiply(weights, chunk + 1, odd, sums);
-    load_chunk<WIDE>(a, lane, odd);
+    if (chunk + 2 == CHUNKS_LOADED) x.lane = go_on<QUADS>(a, tile, job);
+    multiply(weights, needed, chunk, x.even, sums);
+    load_chunk<WIDE>(a, x.lane, x.even);
+    if (CHUNKS % 2 == 0 || chunk + 1 < CHUNKS) multiply(weights, needed, chunk + 1, x.odd, sums);
+    load_chunk<WIDE>(a, x.lane, x.odd);
+  }
+}
+
+// All that a warp has to do of a tile.
+template <bool WIDE, bool QUADS>
+__device__ __forceinline__ void run_tile(const Args &a, const Tile &tile, const uint4 *weights, Job &job, Fetched<QUADS> &x, Sums &sums,
+                                         float *to) {
+  const int left = job.left;
+#pragma unroll 1
+  while (job.left == left) {
+    const int item = job.item, plane = job.plane, part = item % PARTS;
+    const Slots<QUADS> slots = find_slots<QUADS>(a, job);
+    if (plane == 0) clear(sums);
+    run_job<WIDE>(a, tile, weights, needed_weights(part, plane), job, x, sums);
+    if (plane == XD - 1) store_sums(to, part, slots, sums);
+    if (OPEN > 1) go_deeper(sums);
   }
 }
 
 template <bool WIDE>
 __device__ __forceinline__ void work(const Args &a, Tile tile, i64 first, int left, const uint4 *weights, float *sums_at) {
-  enum { QUADS = WIDE && !X_LAST };
-  Job next = first_job<QUADS>(a, first, left);
-  Lane<QUADS> lane;
-  Raw even, odd;
+  enum { QUADS = WIDE && !X_LAST, LAYER = (SUM_ROWS * PITCH + 3) / 4 * 4 };
+  Job next = first_job<QUADS>(a, first, left), done = next;
+  Fetched<QUADS> x;
+  Sums sums;
+  int layer = 0, border = 2; // which layer is made; in how many of them the borders are not those of the tile
+  bool any = false;          // whether the other one is to be finished, of tile `done`
   if (ahead(WIDE)) {
-    lane = find_positions<QUADS>(a, next, tile.group);
-    load_chunk<WIDE>(a, lane, even);
-    load_chunk<WIDE>(a, lane, odd);
+    x.lane = find_positions<QUADS>(a, next, tile.group);
+    load_chunk<WIDE>(a, x.lane, x.even);
+    load_chunk<WIDE>(a, x.lane, x.odd);
   }
-  clear_borders(a, next, sums_at);
 #pragma unroll 1
-  while (next.left > 0) {
-    const Job here = next;
-    Sums sums;
-    const int part = PARTS == 1 ? 0 : here.item % PARTS, lane_number = threadIdx.x % 32;
-    run_job<WIDE>(a, tile, weights + part * MT * 32 + lane_number, next, lane, even, odd, sums);
-    const int slot = here.turn + here.plane < RING ? here.turn + here.plane : here.turn + here.plane - RING;
-    store_sums(sums_at + slot * XH * X_ROW, part * MT * 16 + lane_number / 4, find_slots<QUADS>(a, here), sums);
-    if (next.left == here.left) continue;
+  for (;;) {
+    const bool more = next.left > 0;
+    float *const making = sums_at + layer * LAYER;
+    if (next.w != done.w) border = 2;
+    if (more && border > 0) clear_borders(a, next, making), border--;
+#pragma unroll 1
+    for (int turn = 0; turn < 2; turn++) {
+      if ((turn + threadIdx.x / 32) % 2 == 0) {
+        if (more) run_tile<WIDE>(a, tile, weights, next, x, sums, making);
+      } else if (any) {
+        place_tile(a, done.n, done.d, done.h, done.w, tile);
+        finish_layer(a, tile, sums_at + (1 - layer) * LAYER);
+      }
+    }
+    if (!more) break;
     __syncthreads();
-    place_tile(a, here.n, here.d, here.h, here.w, tile);
-    finish_layer(a, tile, sums_at, here.turn);
-    __syncthreads();
-    if (next.w != here.w && next.left > 0) clear_borders(a, next, sums_at);
+    if (any) next_tile(a, done);
+    any = true;
+    layer = 1 - layer;
   }
 }
 
@@ -289,6 +325,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) KERNEL_NAME(co
   const i64 each = tiles / blocks, more = tiles % blocks, first = i * each + (i < more ? i : more);
   float *const sums = smem + SUMS_AT;
   const int count = (int)(each + (i < more));
+  weights += threadIdx.x % 32;
   if (WIDE_X && aligned_input(a)) work<WIDE_X>(a, tile, first, count, weights, sums);
   else work<false>(a, tile, first, count, weights, sums);
 }
