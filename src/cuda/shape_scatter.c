@@ -73,16 +73,12 @@ static bool wide_input(const uc_cuda_engine *e) {
   return p->axis[2].in_size % QUAD == 0;
 }
 
-/* In what x is loaded. */
-static bool by_quads(const uc_cuda_engine *e) { return wide_input(e) && !x_last(e); }
-
 /* Rows of the input tile and of sums, for k->cells. */
 static void place_sums(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   uc_cuda_scatter *s = &k->scattered;
   for (int a = 0; a < UC_AXES; a++) k->x_size[a] = uc_cuda_input_size(k, a, k->cells[a]);
-  s->lead = by_quads(e) ? uc_mod(k->x_base[2], QUAD) : 0;
-  s->row = k->x_size[2] + s->lead;
-  if (by_quads(e)) s->row = uc_ceil_div(s->row, QUAD) * QUAD;
+  s->lead = uc_mod(k->x_base[2], QUAD);
+  s->row = uc_ceil_div(k->x_size[2] + s->lead, QUAD) * QUAD;
   /* stores of four words by lanes in eight rows meet no bank twice */
   s->pitch = uc_ceil_div(k->x_size[1] * s->row, 8) * 8 + QUAD;
   k->staging_floats = k->shared_weights ? weight_words(e) : 0;
@@ -92,7 +88,7 @@ static void place_sums(const uc_cuda_engine *e, uc_cuda_kernel *k) {
 /* Items of a plane. */
 static int64_t items_of(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   int64_t width = uc_min(k->scattered.row, e->lowered->conv.axis[2].in_size);
-  int64_t positions = k->x_size[1] * (by_quads(e) ? uc_ceil_div(width, QUAD) * QUAD : width);
+  int64_t positions = k->x_size[1] * uc_ceil_div(width, QUAD) * QUAD;
   return uc_ceil_div(positions, ITEM) * k->scattered.parts;
 }
 
@@ -100,7 +96,7 @@ static int64_t items_of(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
 static double item_instructions(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   double steps = (double)e->ci_steps, products = (double)(k->mt * k->scattered.open);
   double loads = wide_input(e) ? 20 : 50;
-  return steps * (5 * products + loads) + (by_quads(e) ? 12 : 16) * (double)k->mt + 200;
+  return steps * (5 * products + loads) + 12 * (double)k->mt + 200;
 }
 
 static double cell_instructions(const uc_cuda_kernel *k) {
@@ -149,8 +145,8 @@ static int64_t blocks_that_fit(const uc_cuda_engine *e, const uc_cuda_kernel *k)
   if (bytes > e->target.shared_bytes) return 0;
   int64_t by_memory =
       (e->target.shared_bytes + UC_CUDA_SHARED_OF_BLOCK) / (bytes + UC_CUDA_SHARED_OF_BLOCK);
-  /* a warp's share is that of four, and elements that are loaded one by one take more */
-  int64_t others = wide_input(e) ? 104 : 136;
+  /* a warp's share is that of four; two elements that are loaded one by one and make a word take more */
+  int64_t others = wide_input(e) || e->lowered->conv.x_dtype == UPCONV_F32 ? 104 : 136;
   int64_t registers = 16 * k->mt * k->scattered.open + others, threads = 65536 / registers / 128 * 128;
   return uc_min(8, uc_min(by_memory, threads / k->threads));
 }
@@ -172,14 +168,13 @@ static void try_threads(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_
   }
 }
 
-/* Along W all cells or, at one stroke, a part of them; where quads are loaded, tiles begin with one. */
+/* Along W all cells or a part of them; tiles begin with a quad. */
 static bool choose_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES]) {
   double best = -1;
   uc_cuda_kernel found = *k;
-  int64_t unit = by_quads(e) ? QUAD : 1;
   for (int64_t n = 1; n <= extent[2]; n = uc_max(n + 1, n * 5 / 4)) {
     k->cells[0] = 1;
-    k->cells[2] = uc_ceil_div(uc_ceil_div(extent[2], n), unit) * unit;
+    k->cells[2] = uc_ceil_div(uc_ceil_div(extent[2], n), QUAD) * QUAD;
     for (k->cells[1] = 1; k->cells[1] <= uc_min(extent[1], MOST_HEIGHT); k->cells[1]++)
       try_threads(e, k, extent, &best, &found);
   }

@@ -441,19 +441,20 @@ static double scatter_step(const counting *c) {
 }
 
 static void count_scatter(counting *c) {
-  enum { ITEM_BY_ITSELF = 250, CELL = 40, CODE = 1500 };
+  enum { PLANE_BY_ITSELF = 200, FRAGMENT_STORED = 30, CELL = 40, CODE = 1500 };
   const uc_cuda_kernel *k = c->k;
   const uc_cuda_scatter *s = &k->scattered;
   uc_cuda_work *w = c->w;
-  double mt = (double)k->mt, steps = (double)c->e->ci_steps, taps = (double)k->tap_count;
+  double stored = (double)(s->items * k->mt), terms = (double)s->terms;
   double jobs = s->planes * (double)s->items, cells = volume(k->cells) * (double)k->bm;
-  w->instructions += 32 * jobs * (steps * (5 * mt + scatter_step(c)) + ITEM_BY_ITSELF);
-  w->instructions += cells * (2 * taps + CELL);
-  w->tensor += jobs * steps * 4 * mt * fragment_clocks(&c->e->target, false);
+  double steps = jobs * (double)c->e->ci_steps, products = steps * (double)(k->mt * s->open);
+  w->instructions += 32 * (5 * products + steps * scatter_step(c) + PLANE_BY_ITSELF * jobs);
+  w->instructions += 32 * FRAGMENT_STORED * stored + cells * (2 * terms + CELL);
+  w->tensor += 4 * products * fragment_clocks(&c->e->target, false);
   /* weights, four words of each lane, and sums that are stored and read again */
-  w->shared += jobs * mt * ((k->shared_weights ? 4 * steps : 0) + 16) + cells * taps / 32;
+  w->shared += (k->shared_weights ? 4 * products : 0) + 16 * stored + cells * terms / 32;
   double words = 32 * jobs / (double)s->parts * (double)c->e->group_in;
-  w->near_bytes += words * c->x_size + (k->shared_weights ? 0 : 512 * jobs * steps * mt);
+  w->near_bytes += words * c->x_size + (k->shared_weights ? 0 : 512 * products);
   w->first_bytes += 4 * (double)c->e->weight_floats;
   w->waits += HALF * s->planes;
   w->code += CODE;

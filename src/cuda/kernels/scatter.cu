@@ -6,9 +6,8 @@
 //
 // Fragment layout (PTX, mma.m16n8k*): lane = 4 g + t holds words t and t + 4 of column g of x, rows g and g + 8 of columns
 // 2 t, 2 t + 1 of the sums. Which position is which column is free. An item is 32 positions of one plane of the input tile.
-// Where x allows, a lane loads four neighbours along W at once, one of each of the four fragments (QUADS); else the columns of
-// each fragment are neighbours. Which channel is which word is free as well, so in channels-last memory a lane takes
-// neighbouring channels.
+// A lane loads a quad, four neighbours along W, one of each of the four fragments: at once, where x allows (WIDE). Which channel is
+// which word is free as well, so in channels-last memory a lane takes neighbouring channels.
 
 #if defined(WORD_IS_F32)
 #define MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
@@ -41,13 +40,11 @@ typedef u32 Raw[RAW_WORDS];
 
 // ---- x ----
 
-// What a lane loads of an item.
-template <bool QUADS>
+// What a lane loads of an item: a quad.
 struct Lane {
-  const char *from;         // its first word of the next chunk, of the tile's first position
-  int channel;              // which channel of the group that is
-  int offset[QUADS ? 1 : 4]; // its positions, in elements from there
-  u32 live;                 // those that x holds, a bit each
+  const char *from; // its first word of the next chunk, of the first position
+  int channel;      // which channel of the group that is
+  u32 live;         // positions that x holds, a bit each
 };
 
 template <int WORDS>
@@ -68,15 +65,15 @@ __device__ __forceinline__ void load_element_if(bool there, const char *from, in
 }
 
 // The lane's next chunk.
-template <bool WIDE, bool QUADS>
-__device__ __forceinline__ void load_chunk(const Args &a, Lane<QUADS> &lane, Raw &raw) {
-  const i64 next = a.x.stride[1] * X_SIZE;
+template <bool WIDE>
+__device__ __forceinline__ void load_chunk(const Args &a, Lane &lane, Raw &raw) {
+  const i64 next = a.x.stride[1] * X_SIZE, step = (i64)a.x_step[2] * X_SIZE;
 #pragma unroll
   for (int i = 0; i < LOADS; i++) {
     u32 *const to = raw + i * LOAD_WORDS;
-    if (X_LAST) {
-      const char *from = lane.from + (i64)lane.offset[QUADS ? 0 : i % 4] * X_SIZE;
+    if (X_LAST) { // position i
       const bool live = lane.live >> i & 1;
+      const char *from = lane.from + i * step;
       if (WIDE) load_words_if<LOAD_WORDS>(live & (WHOLE_CHUNKS | (lane.channel < CI)), from, to);
       else
 #pragma unroll
@@ -85,11 +82,10 @@ __device__ __forceinline__ void load_chunk(const Args &a, Lane<QUADS> &lane, Raw
     }
     const bool there = WHOLE_CHUNKS || lane.channel + i / PAIR * 4 * PAIR + i % PAIR < CI;
     const char *from = lane.from + i % PAIR * next;
-    if (QUADS) load_words_if<LOAD_WORDS>((lane.live != 0) & there, from + (i64)lane.offset[0] * X_SIZE, to);
+    if (WIDE) load_words_if<LOAD_WORDS>((lane.live != 0) & there, from, to);
     else
 #pragma unroll
-      for (int v = 0; v < VECTOR; v++)
-        load_element_if((lane.live >> v & 1) & there, from + (i64)lane.offset[QUADS ? 0 : v] * X_SIZE, v, to);
+      for (int v = 0; v < VECTOR; v++) load_element_if((lane.live >> v & 1) & there, from + v * step, v, to);
     if (i % PAIR == PAIR - 1) lane.from += 4 * PAIR * next;
   }
   if (X_LAST) lane.from += CHUNK_CHANNELS * next;
@@ -97,17 +93,15 @@ __device__ __forceinline__ void load_chunk(const Args &a, Lane<QUADS> &lane, Raw
 }
 
 // The words of one step as if it were the chunk's first, element by element.
-template <bool QUADS>
-__device__ __forceinline__ void load_step(const Args &a, const Lane<QUADS> &lane, Raw &raw) {
-  const i64 next = a.x.stride[1] * X_SIZE;
+__device__ __forceinline__ void load_step(const Args &a, const Lane &lane, Raw &raw) {
+  const i64 next = a.x.stride[1] * X_SIZE, step = (i64)a.x_step[2] * X_SIZE;
 #pragma unroll
   for (int i = 0; i < 2 * PAIR; i++)
 #pragma unroll
     for (int j = 0; j < 4; j++) {
       const int channel = X_LAST ? i : i / PAIR * 4 * PAIR + i % PAIR;
-      const char *from = lane.from + channel * next + (i64)lane.offset[QUADS ? 0 : j] * X_SIZE;
       const bool there = (lane.live >> j & 1) & (lane.channel + channel < CI);
-      load_element_if(there, from, X_LAST ? i : j, raw + (X_LAST ? j : i) * LOAD_WORDS);
+      load_element_if(there, lane.from + channel * next + j * step, X_LAST ? i : j, raw + (X_LAST ? j : i) * LOAD_WORDS);
     }
 }
 
@@ -201,18 +195,6 @@ __device__ __forceinline__ void go_deeper(Sums &sums) {
 
 // ---- sums of a layer in shared memory: [residue along D][channel][kernel element of a plane][h][w] ----
 
-// Where the lane's positions of an item lie in their plane; -1: there is none.
-template <bool QUADS>
-struct Slots {
-  int at[QUADS ? 1 : 4];
-};
-
-// The slot of column 2 t + i of fragment j.
-template <bool QUADS>
-__device__ __forceinline__ int slot_of(const Slots<QUADS> &slots, int j, int i) {
-  return __shfl_sync(~0u, slots.at[QUADS ? 0 : j], threadIdx.x % 4 * 8 + i * 4);
-}
-
 // The row that fragment i of a part has at the lane's row `half`; -1: there is none.
 __device__ __forceinline__ int row_of_sums(int part, int i, int half) {
   const int fragment = first_fragment(part) + i, row = fragment % FRAGMENTS * 16 + half * 8 + threadIdx.x % 32 / 4;
@@ -220,26 +202,19 @@ __device__ __forceinline__ int row_of_sums(int part, int i, int half) {
   return there ? fragment / FRAGMENTS * RESIDUE_ROWS + row : -1;
 }
 
-// Those of the first layer.
-template <bool QUADS>
-__device__ __forceinline__ void store_sums(float *to, int part, const Slots<QUADS> &slots, const Sums &sums) {
+// Those of the first layer. slot: where the lane's quad lies in a row of sums; -1: there is none. Columns are quads, fragments
+// their elements.
+__device__ __forceinline__ void store_sums(float *to, int part, int slot, const Sums &sums) {
 #pragma unroll
-  for (int i = 0; i < MT; i++)
+  for (int k = 0; k < 2; k++) {
+    const int at = __shfl_sync(~0u, slot, threadIdx.x % 4 * 8 + k * 4); // of column 2 t + k
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-      const int row = row_of_sums(part, i, half);
+    for (int i = 0; i < MT; i++)
 #pragma unroll
-      for (int k = 0; k < 2; k++)
-        if (QUADS) { // columns are quads, fragments their elements
-          const int slot = slot_of(slots, 0, k), e = 2 * half + k;
-          if (row >= 0 && slot >= 0)
-            *(float4 *)(to + row * PITCH + slot) = make_float4(sums[0][i][0][e], sums[0][i][1][e], sums[0][i][2][e], sums[0][i][3][e]);
-        } else {
-#pragma unroll
-          for (int j = 0; j < 4; j++) {
-            const int slot = slot_of(slots, j, k);
-            if (row >= 0 && slot >= 0) to[row * PITCH + slot] = sums[0][i][j][2 * half + k];
-          }
-        }
-    }
+      for (int half = 0; half < 2; half++) {
+        const int row = row_of_sums(part, i, half), e = 2 * half + k;
+        if (row >= 0 && at >= 0)
+          *(float4 *)(to + row * PITCH + at) = make_float4(sums[0][i][0][e], sums[0][i][1][e], sums[0][i][2][e], sums[0][i][3][e]);
+      }
+  }
 }

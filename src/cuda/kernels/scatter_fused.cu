@@ -4,18 +4,27 @@
 // layer lie in shared memory twice: while the cells of one are finished the next one's products are made, by half of the
 // warps before, by the others after. Of the next plane the first words are on their way.
 
-// Positions of a row of the input tile that x holds, in units: quads, or single ones.
+// Of a row of the input tile: quads any of which x holds.
 struct Row {
-  int first, units;
+  int quads;
+  u32 inverse; // of their number, times 2^32
 };
 
-template <bool QUADS>
-__device__ __forceinline__ Row row_of(const Args &a, int qw) {
-  int begin = qw * I2 + X_BASE2, end = begin + XW;
-  if (QUADS) begin -= LEAD, end = begin + X_ROW;
-  if (begin < a.x.begin[3]) begin = a.x.begin[3];
-  if (end > a.x.end[3]) end = a.x.end[3];
-  Row row = {begin, end > begin ? (end - begin) / (QUADS ? 4 : 1) : 0};
+// Where the window of a tile begins along W.
+__device__ __forceinline__ int window_of(const Args &a, int grid_w) { return (grid_w + a.grid_begin[2]) * TW * I2 + X_BASE2 - LEAD; }
+
+// The first position of the window that a quad has.
+__device__ __forceinline__ int first_of(const Args &a, int window) {
+  const int held = a.x.begin[3] - window;
+  return held > 0 ? held / 4 * 4 : 0;
+}
+
+__device__ __forceinline__ Row row_of(const Args &a, int grid_w) {
+  const int window = window_of(a, grid_w), end = a.x.end[3] - window;
+  const int count = (end < X_ROW ? end : X_ROW) - first_of(a, window);
+  Row row;
+  row.quads = count > 0 ? (count + 3) / 4 : 0;
+  row.inverse = row.quads > 1 ? ~0u / (u32)row.quads + 1 : 0;
   return row;
 }
 
@@ -27,22 +36,8 @@ struct Job {
   Row row;
 };
 
-template <bool QUADS>
-struct Item {
-  enum { UNIT = QUADS ? 4 : 1, UNITS = QUADS ? 8 : 32, COUNT = QUADS ? 1 : 4 }; // of positions; of a warp; of a lane
-};
+__device__ __forceinline__ int items_of(const Row &row) { return (XH * row.quads + 7) / 8 * PARTS; }
 
-template <bool QUADS>
-__device__ __forceinline__ int items_of(const Row &row) {
-  return (XH * row.units + Item<QUADS>::UNITS - 1) / Item<QUADS>::UNITS * PARTS;
-}
-
-template <bool QUADS>
-__device__ __forceinline__ Row row_of_job(const Args &a, const Job &job) {
-  return row_of<QUADS>(a, (job.w + a.grid_begin[2]) * TW);
-}
-
-template <bool QUADS>
 __device__ __forceinline__ Job first_job(const Args &a, i64 tile, int left) {
   Job job;
   const i64 columns = tile / a.grid[0], rows = columns / a.grid[2], samples = rows / a.grid[1];
@@ -53,7 +48,7 @@ __device__ __forceinline__ Job first_job(const Args &a, i64 tile, int left) {
   job.n = (int)samples;
   job.plane = 0;
   job.item = threadIdx.x / 32;
-  job.row = row_of_job<QUADS>(a, job);
+  job.row = row_of(a, job.w);
   return job;
 }
 
@@ -70,10 +65,9 @@ __device__ __forceinline__ bool next_tile(const Args &a, Job &job) {
 }
 
 // Plane by plane, item by item, tile by tile. A warp has at least one item of every tile, if only to find that there is none for it.
-template <bool QUADS>
 __device__ __forceinline__ void advance(const Args &a, Job &job) {
   if (++job.plane < XD) return;
-  const int items = items_of<QUADS>(job.row);
+  const int items = items_of(job.row);
   job.item += WARPS;
   job.plane = 0;
   if (job.item < items) return;
@@ -81,7 +75,7 @@ __device__ __forceinline__ void advance(const Args &a, Job &job) {
   if (next_tile(a, job)) {
     if (OPEN > 1 && items <= WARPS) job.plane = XD - 1; // with what is in registers
   } else {
-    job.row = row_of_job<QUADS>(a, job);
+    job.row = row_of(a, job.w);
   }
 }
 
@@ -92,59 +86,39 @@ __device__ __forceinline__ int plane_of_x(const Args &a, const Job &job) {
 __device__ __forceinline__ bool within(int at, const View &v, int axis) { return (at >= v.begin[axis]) & (at < v.end[axis]); }
 
 // Whether anything of x is multiplied.
-template <bool QUADS>
 __device__ __forceinline__ bool is_live(const Args &a, const Job &job) {
-  return (job.left > 0) & (job.item < items_of<QUADS>(job.row)) & within(plane_of_x(a, job), a.x, 1);
+  return (job.left > 0) & (job.item < items_of(job.row)) & within(plane_of_x(a, job), a.x, 1);
 }
 
-// The lane's unit j of an item: row and position within the tile's window; false: there is none.
-template <bool QUADS>
-__device__ __forceinline__ bool find_unit(const Job &job, int w0, int j, int &h, int &w) {
-  const u32 units = job.row.units > 0 ? job.row.units : 1;
-  const u32 unit = job.item / PARTS * Item<QUADS>::UNITS + 8 * j + threadIdx.x % 32 / 4;
-  h = unit / units;
-  w = job.row.first - w0 + (int)(unit % units) * Item<QUADS>::UNIT;
-  return (job.item < items_of<QUADS>(job.row)) & (h < XH);
+// The lane's quad of an item: row, and position within the tile's window, where quads begin at `first`; false: there is none.
+__device__ __forceinline__ bool find_quad(const Job &job, int first, int &h, int &w) {
+  const u32 quad = job.item / PARTS * 8 + threadIdx.x % 32 / 4;
+  h = job.row.inverse > 0 ? (int)((unsigned long long)quad * job.row.inverse >> 32) : (int)quad; // there are few thousand
+  w = first + ((int)quad - h * job.row.quads) * 4;
+  return (job.item < items_of(job.row)) & (h < XH);
 }
 
-// Where the window of a tile begins along W.
-__device__ __forceinline__ int window_of(const Args &a, const Job &job) {
-  return (job.w + a.grid_begin[2]) * TW * I2 + X_BASE2 - LEAD;
+__device__ __forceinline__ int find_slot(const Args &a, const Job &job) {
+  int h, w;
+  return find_quad(job, first_of(a, window_of(a, job.w)), h, w) ? h * X_ROW + w : -1;
 }
 
-template <bool QUADS>
-__device__ __forceinline__ Slots<QUADS> find_slots(const Args &a, const Job &job) {
-  Slots<QUADS> slots;
-#pragma unroll
-  for (int j = 0; j < Item<QUADS>::COUNT; j++) {
-    int h, w;
-    slots.at[j] = find_unit<QUADS>(job, window_of(a, job), j, h, w) ? h * X_ROW + w : -1;
-  }
-  return slots;
-}
-
-template <bool QUADS>
-__device__ __forceinline__ Lane<QUADS> find_positions(const Args &a, const Job &job, int group) {
-  Lane<QUADS> lane;
-  const int h0 = (job.h + a.grid_begin[1]) * TH * I1 + X_BASE1, w0 = window_of(a, job);
-  const bool live = is_live<QUADS>(a, job);
+__device__ __forceinline__ Lane find_lane(const Args &a, const Job &job, int group) {
+  Lane lane;
+  int h, w;
+  const int h0 = (job.h + a.grid_begin[1]) * TH * I1 + X_BASE1, w0 = window_of(a, job.w);
+  const bool live = find_quad(job, first_of(a, w0), h, w) & is_live(a, job) & within(h0 + h, a.x, 2);
   lane.channel = threadIdx.x % 4 * (X_LAST ? VECTOR : PAIR);
-  lane.from = a.x.origin + view_index(a.x, job.n + a.n0, group * CI + lane.channel, plane_of_x(a, job), h0, w0) * X_SIZE;
+  lane.from = a.x.origin + view_index(a.x, job.n + a.n0, group * CI + lane.channel, plane_of_x(a, job), h0 + h, w0 + w) * X_SIZE;
   lane.live = 0;
 #pragma unroll
-  for (int j = 0; j < Item<QUADS>::COUNT; j++) {
-    int h, w;
-    const bool there = find_unit<QUADS>(job, w0, j, h, w);
-    lane.offset[j] = h * a.x_step[1] + w * a.x_step[2];
-    lane.live |= (u32)(live & there & within(h0 + h, a.x, 2)) << j;
-  }
-  if (QUADS) lane.from += (i64)lane.offset[0] * X_SIZE, lane.offset[0] = 0;
+  for (int j = 0; j < 4; j++) lane.live |= (u32)(live & within(w0 + w + j, a.x, 3)) << j;
   return lane;
 }
 
 // Positions of a row that x does not hold are of no item: their sums are zero.
 __device__ __forceinline__ void clear_borders(const Args &a, const Job &job, float *sums) {
-  const int w0 = window_of(a, job);
+  const int w0 = window_of(a, job.w);
   const int begin = a.x.begin[3] - w0, end = a.x.end[3] - w0;
   if (begin <= 0 && end >= X_ROW) return;
   for (int i = threadIdx.x; i < SUM_ROWS * XH; i += THREADS) {
@@ -198,8 +172,7 @@ __device__ __forceinline__ void finish_layer(const Args &a, const Tile &tile, co
 __device__ __forceinline__ constexpr bool ahead(bool wide) { return wide == WIDE_X && (wide || X_SIZE == 4); }
 enum { STEPS_TOGETHER = WIDE_X ? 1 : 2 };
 
-template <bool QUADS>
-__device__ __forceinline__ void run_plainly(const Args &a, const uint4 *weights, const Needed &needed, Lane<QUADS> lane, Raw &raw,
+__device__ __forceinline__ void run_plainly(const Args &a, const uint4 *weights, const Needed &needed, Lane lane, Raw &raw,
                                             Sums &sums) {
 #pragma unroll STEPS_TOGETHER
   for (int step = 0; step < STEPS; step++) {
@@ -211,37 +184,35 @@ __device__ __forceinline__ void run_plainly(const Args &a, const uint4 *weights,
   }
 }
 
-template <bool QUADS>
-__device__ __forceinline__ Lane<QUADS> go_on(const Args &a, const Tile &tile, Job &job) {
-  advance<QUADS>(a, job);
-  return find_positions<QUADS>(a, job, tile.group);
+__device__ __forceinline__ Lane go_on(const Args &a, const Tile &tile, Job &job) {
+  advance(a, job);
+  return find_lane(a, job, tile.group);
 }
 
 // What a warp has of x: two chunks that are under way.
-template <bool QUADS>
 struct Fetched {
-  Lane<QUADS> lane;
+  Lane lane;
   Raw even, odd;
 };
 
 // A plane of an item is multiplied while its next chunks are fetched, and at last the first two of the next job.
-template <bool WIDE, bool QUADS>
+template <bool WIDE>
 __device__ __forceinline__ void run_job(const Args &a, const Tile &tile, const uint4 *weights, const Needed &needed, Job &job,
-                                        Fetched<QUADS> &x, Sums &sums) {
+                                        Fetched &x, Sums &sums) {
   if (!ahead(WIDE)) {
-    if (is_live<QUADS>(a, job)) run_plainly(a, weights, needed, find_positions<QUADS>(a, job, tile.group), x.even, sums);
-    advance<QUADS>(a, job);
+    if (is_live(a, job)) run_plainly(a, weights, needed, find_lane(a, job, tile.group), x.even, sums);
+    advance(a, job);
     return;
   }
-  if (!is_live<QUADS>(a, job)) {
-    x.lane = go_on<QUADS>(a, tile, job);
+  if (!is_live(a, job)) {
+    x.lane = go_on(a, tile, job);
     load_chunk<WIDE>(a, x.lane, x.even);
     load_chunk<WIDE>(a, x.lane, x.odd);
     return;
   }
 #pragma unroll 1
   for (int chunk = 0; chunk < CHUNKS_LOADED; chunk += 2) {
-    if (chunk + 2 == CHUNKS_LOADED) x.lane = go_on<QUADS>(a, tile, job);
+    if (chunk + 2 == CHUNKS_LOADED) x.lane = go_on(a, tile, job);
     multiply(weights, needed, chunk, x.even, sums);
     load_chunk<WIDE>(a, x.lane, x.even);
     if (CHUNKS % 2 == 0 || chunk + 1 < CHUNKS) multiply(weights, needed, chunk + 1, x.odd, sums);
@@ -250,31 +221,31 @@ __device__ __forceinline__ void run_job(const Args &a, const Tile &tile, const u
 }
 
 // All that a warp has to do of a tile.
-template <bool WIDE, bool QUADS>
-__device__ __forceinline__ void run_tile(const Args &a, const Tile &tile, const uint4 *weights, Job &job, Fetched<QUADS> &x, Sums &sums,
+template <bool WIDE>
+__device__ __forceinline__ void run_tile(const Args &a, const Tile &tile, const uint4 *weights, Job &job, Fetched &x, Sums &sums,
                                          float *to) {
   const int left = job.left;
 #pragma unroll 1
   while (job.left == left) {
     const int item = job.item, plane = job.plane, part = item % PARTS;
-    const Slots<QUADS> slots = find_slots<QUADS>(a, job);
+    const int slot = find_slot(a, job);
     if (plane == 0) clear(sums);
     run_job<WIDE>(a, tile, weights, needed_weights(part, plane), job, x, sums);
-    if (plane == XD - 1) store_sums(to, part, slots, sums);
+    if (plane == XD - 1) store_sums(to, part, slot, sums);
     if (OPEN > 1) go_deeper(sums);
   }
 }
 
 template <bool WIDE>
 __device__ __forceinline__ void work(const Args &a, Tile tile, i64 first, int left, const uint4 *weights, float *sums_at) {
-  enum { QUADS = WIDE && !X_LAST, LAYER = (SUM_ROWS * PITCH + 3) / 4 * 4 };
-  Job next = first_job<QUADS>(a, first, left), done = next;
-  Fetched<QUADS> x;
+  enum { LAYER = (SUM_ROWS * PITCH + 3) / 4 * 4 };
+  Job next = first_job(a, first, left), done = next;
+  Fetched x;
   Sums sums;
   int layer = 0, border = 2; // which layer is made; in how many of them the borders are not those of the tile
   bool any = false;          // whether the other one is to be finished, of tile `done`
   if (ahead(WIDE)) {
-    x.lane = find_positions<QUADS>(a, next, tile.group);
+    x.lane = find_lane(a, next, tile.group);
     load_chunk<WIDE>(a, x.lane, x.even);
     load_chunk<WIDE>(a, x.lane, x.odd);
   }
