@@ -7,9 +7,9 @@
 #include "plan.h"
 
 static const uc_candidate *const candidates[] = {
-    &uc_candidate_cpu_tiled,  &uc_candidate_cpu_panels,     &uc_candidate_cpu_products,
-    &uc_candidate_cpu_direct, &uc_candidate_cuda_ffma,      &uc_candidate_cuda_mma,
-    &uc_candidate_cuda_gemm,  &uc_candidate_cuda_depthwise, &uc_candidate_cuda_flat,
+    &uc_candidate_cpu_tiled,    &uc_candidate_cpu_panels,     &uc_candidate_cpu_products,
+    &uc_candidate_cpu_direct,   &uc_candidate_cuda_ffma,      &uc_candidate_cuda_mma,
+    &uc_candidate_cuda_gemm,    &uc_candidate_cuda_depthwise, &uc_candidate_cuda_flat,
     &uc_candidate_cuda_scatter,
 };
 

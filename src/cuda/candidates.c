@@ -18,7 +18,13 @@
 
 typedef enum inner_product { FFMA, MMA, GEMM, DEPTHWISE, FLAT, SCATTER } inner_product;
 
-enum { MAX_PARAMS = 100, MAX_PHASES = 4096, MAX_KERNEL = 1 << 20, MAX_FLAT_CHANNELS = 8, MAX_SCATTER_CHANNELS = 8 };
+enum {
+  MAX_PARAMS = 100,
+  MAX_PHASES = 4096,
+  MAX_KERNEL = 1 << 20,
+  MAX_FLAT_CHANNELS = 8,
+  MAX_SCATTER_CHANNELS = 8
+};
 
 /* ---- what applies ---- */
 

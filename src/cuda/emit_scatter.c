@@ -42,8 +42,9 @@ static int64_t depth_kernel(const uc_cuda_engine *e, const uc_cuda_kernel *k, in
 
 static void emit_depth(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   int64_t count = 0;
-  uc_text_add(text, "\n// The kernel element along D by which a plane of x serves a residue along D; -1: "
-                    "none.\n__device__ const int depth_kernel[] = {");
+  uc_text_add(text,
+              "\n// The kernel element along D by which a plane of x serves a residue along D; -1: "
+              "none.\n__device__ const int depth_kernel[] = {");
   for (int64_t r = 0; r < k->residues[0]; r++)
     for (int64_t p = 0; p < k->x_size[0]; p++)
       uc_cuda_emit_number(text, &count, depth_kernel(e, k, r, p));
@@ -88,7 +89,8 @@ static void emit_terms(uc_text *text, const uc_cuda_engine *e, const uc_cuda_ker
 
 static void emit_begins(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   int64_t count = 0, most = 0, last = 0;
-  uc_text_add(text, "// Of the residues that are held together.\n__device__ const int terms_begin[] = {");
+  uc_text_add(text,
+              "// Of the residues that are held together.\n__device__ const int terms_begin[] = {");
   uc_cuda_emit_number(text, &count, 0);
   for (int64_t rg = 0, t = 0, terms = 0; rg < k->residue_groups; rg++) {
     for (; t < k->tap_count && k->tap[t].residue < (rg + 1) * k->rt; t++) terms += is_term(e, k, t);
@@ -102,8 +104,9 @@ static void emit_begins(uc_text *text, const uc_cuda_engine *e, const uc_cuda_ke
 
 void uc_cuda_emit_scatter_tables(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   emit_depth(text, e, k);
-  uc_text_add(text, "\n// What a cell adds: for which residue, which row of sums, and where from the "
-                    "cell's first position.\n");
+  uc_text_add(text,
+              "\n// What a cell adds: for which residue, which row of sums, and where from the "
+              "cell's first position.\n");
   emit_terms(text, e, k, "term_residue", RESIDUE);
   emit_terms(text, e, k, "term_row", ROW);
   emit_terms(text, e, k, "term_place", PLACE);

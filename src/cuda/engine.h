@@ -77,14 +77,15 @@ typedef struct uc_cuda_flat {
 
 /* Few output channels: sums of every tap, position by position. */
 typedef struct uc_cuda_scatter {
-  int64_t rows, parts; /* residues along D x channels x taps of a plane; of their fragments: a warp takes one */
-  int64_t open;        /* layers of cells whose sums a warp holds */
-  int64_t terms;       /* sums that a cell adds */
-  int64_t row, pitch;  /* sums from one row of positions to the next; from one row of taps */
-  int64_t lead;              /* positions of a row before the first that a tap reads */
-  bool wide;                 /* x is laid out so that several elements can be loaded at once */
-  int64_t items;             /* of a plane of the input tile, 32 positions of a part each */
-  double planes;             /* that a tile has to make, on the average */
+  int64_t rows,
+      parts; /* residues along D x channels x taps of a plane; of their fragments: a warp takes one */
+  int64_t open;       /* layers of cells whose sums a warp holds */
+  int64_t terms;      /* sums that a cell adds */
+  int64_t row, pitch; /* sums from one row of positions to the next; from one row of taps */
+  int64_t lead;       /* positions of a row before the first that a tap reads */
+  bool wide;          /* x is laid out so that several elements can be loaded at once */
+  int64_t items;      /* of a plane of the input tile, 32 positions of a part each */
+  double planes;      /* that a tile has to make, on the average */
 } uc_cuda_scatter;
 
 typedef struct uc_cuda_kernel {
@@ -174,7 +175,8 @@ typedef struct uc_cuda_engine {
   bool core_order;           /* mma: weights as wgmma wants them */
   upconv_dtype word;         /* mma: F32 (TF32 words), F16 or BF16 (pairs) */
   int64_t parts;             /* flat: TF32 words that a weight is the sum of */
-  int64_t scatter_channels, scatter_fragments; /* of a block; of 16 rows, channels x taps of a plane */
+  int64_t scatter_channels,
+      scatter_fragments; /* of a block; of 16 rows, channels x taps of a plane */
   uc_program program;
   int kernel_count;
   uc_cuda_kernel *kernel;

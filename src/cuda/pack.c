@@ -293,7 +293,8 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
                 "%lld\n#define KERNEL_DEPTH %lld\n#define X_LAST %d\n",
                 (long long)e->scatter_channels,
                 (long long)uc_ceil_div(e->group_out, e->scatter_channels),
-                (long long)e->scatter_fragments, (long long)l->conv.axis[0].kernel, l->conv.x_layout == UPCONV_CHANNELS_LAST);
+                (long long)e->scatter_fragments, (long long)l->conv.axis[0].kernel,
+                l->conv.x_layout == UPCONV_CHANNELS_LAST);
   if (e->mma || e->scatter)
     uc_text_add(text,
                 "#define WORD_IS_%s 1\n#define STEP_WORDS %lld\n#define CORE_ORDER %d\n#define "

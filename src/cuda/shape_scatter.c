@@ -8,14 +8,15 @@
 #include "shape.h"
 
 enum {
-  MOST_ROWS = 256,   /* of a block of channels */
-  MOST_FRAGMENTS = 4, /* of 16 rows, whose sums a warp holds, */
-  MOST_OPEN = 6,     /* or else of so many layers */
-  MOST_TAPS = 1024,  /* of a cell: they are unrolled */
-  QUAD = 4,          /* positions that a lane loads together */
-  ITEM = 32,         /* positions of a warp */
+  MOST_ROWS = 256,     /* of a block of channels */
+  MOST_FRAGMENTS = 4,  /* of 16 rows, whose sums a warp holds, */
+  MOST_OPEN = 6,       /* or else of so many layers */
+  MOST_TAPS = 1024,    /* of a cell: they are unrolled */
+  QUAD = 4,            /* positions that a lane loads together */
+  ITEM = 32,           /* positions of a warp */
   STEP_FRAGMENT = 128, /* words of the weights of a fragment and a step */
   MOST_HEIGHT = 64,
+  NOTE = 4, /* words of a layer: which it is */
   MOST_PARTS = 16
 };
 
@@ -82,7 +83,7 @@ static void place_sums(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   /* stores of four words by lanes in eight rows meet no bank twice */
   s->pitch = uc_ceil_div(k->x_size[1] * s->row, 8) * 8 + QUAD;
   k->staging_floats = k->shared_weights ? weight_words(e) : 0;
-  k->shared_floats = k->staging_floats + 2 * s->rows * s->pitch;
+  k->shared_floats = k->staging_floats + 2 * (s->rows * s->pitch + NOTE);
 }
 
 /* Items of a plane. */
@@ -147,7 +148,8 @@ static int64_t blocks_that_fit(const uc_cuda_engine *e, const uc_cuda_kernel *k)
       (e->target.shared_bytes + UC_CUDA_SHARED_OF_BLOCK) / (bytes + UC_CUDA_SHARED_OF_BLOCK);
   /* a warp's share is that of four; two elements that are loaded one by one and make a word take more */
   int64_t others = wide_input(e) || e->lowered->conv.x_dtype == UPCONV_F32 ? 104 : 136;
-  int64_t registers = 16 * k->mt * k->scattered.open + others, threads = 65536 / registers / 128 * 128;
+  int64_t registers = 16 * k->mt * k->scattered.open + others,
+          threads = 65536 / registers / 128 * 128;
   return uc_min(8, uc_min(by_memory, threads / k->threads));
 }
 
@@ -156,7 +158,8 @@ static void try_threads(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_
                         double *best, uc_cuda_kernel *found) {
   place_sums(e, k);
   int64_t items = items_of(e, k), parts = k->scattered.parts, most = uc_max(4, uc_min(16, items));
-  for (int64_t warps = uc_ceil_div(4, parts) * parts; warps <= uc_max(most, parts); warps += parts) {
+  for (int64_t warps = uc_ceil_div(4, parts) * parts; warps <= uc_max(most, parts);
+       warps += parts) {
     if (k->scattered.open > 1 && warps < items) continue; /* sums would not stay in registers */
     k->threads = 32 * warps;
     for (k->min_blocks = blocks_that_fit(e, k); k->min_blocks > 0; k->min_blocks /= 2) {

@@ -85,9 +85,17 @@ __device__ __forceinline__ int plane_of_x(const Args &a, const Job &job) {
 
 __device__ __forceinline__ bool within(int at, const View &v, int axis) { return (at >= v.begin[axis]) & (at < v.end[axis]); }
 
+// Whether a layer needs that one of the planes from its first to its last: taps may lie apart.
+__device__ __forceinline__ bool serves(int plane) {
+  bool any = OPEN > 1 || XD == 1;
+#pragma unroll
+  for (int r = 0; r < R0; r++) any = any || depth_kernel[r * XD + plane] >= 0;
+  return any;
+}
+
 // Whether anything of x is multiplied.
 __device__ __forceinline__ bool is_live(const Args &a, const Job &job) {
-  return (job.left > 0) & (job.item < items_of(job.row)) & within(plane_of_x(a, job), a.x, 1);
+  return (job.left > 0) & (job.item < items_of(job.row)) & within(plane_of_x(a, job), a.x, 1) && serves(job.plane);
 }
 
 // The lane's quad of an item: row, and position within the tile's window, where quads begin at `first`; false: there is none.
@@ -239,11 +247,12 @@ __device__ __forceinline__ void run_tile(const Args &a, const Tile &tile, const 
 template <bool WIDE>
 __device__ __forceinline__ void work(const Args &a, Tile tile, i64 first, int left, const uint4 *weights, float *sums_at) {
   enum { LAYER = (SUM_ROWS * PITCH + 3) / 4 * 4 };
-  Job next = first_job(a, first, left), done = next;
+  int4 *const notes = (int4 *)(sums_at + 2 * LAYER); // whose tile's each layer is: that needs no registers
+  Job next = first_job(a, first, left);
   Fetched x;
   Sums sums;
   int layer = 0, border = 2; // which layer is made; in how many of them the borders are not those of the tile
-  bool any = false;          // whether the other one is to be finished, of tile `done`
+  bool any = false;          // whether the other one is to be finished
   if (ahead(WIDE)) {
     x.lane = find_lane(a, next, tile.group);
     load_chunk<WIDE>(a, x.lane, x.even);
@@ -253,20 +262,21 @@ __device__ __forceinline__ void work(const Args &a, Tile tile, i64 first, int le
   for (;;) {
     const bool more = next.left > 0;
     float *const making = sums_at + layer * LAYER;
-    if (next.w != done.w) border = 2;
+    if (any && next.w != notes[1 - layer].w) border = 2;
     if (more && border > 0) clear_borders(a, next, making), border--;
+    if (threadIdx.x == 0) notes[layer] = make_int4(next.n, next.d, next.h, next.w);
 #pragma unroll 1
     for (int turn = 0; turn < 2; turn++) {
       if ((turn + threadIdx.x / 32) % 2 == 0) {
         if (more) run_tile<WIDE>(a, tile, weights, next, x, sums, making);
       } else if (any) {
-        place_tile(a, done.n, done.d, done.h, done.w, tile);
+        const int4 done = notes[1 - layer];
+        place_tile(a, done.x, done.y, done.z, done.w, tile);
         finish_layer(a, tile, sums_at + (1 - layer) * LAYER);
       }
     }
     if (!more) break;
     __syncthreads();
-    if (any) next_tile(a, done);
     any = true;
     layer = 1 - layer;
   }
