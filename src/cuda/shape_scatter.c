@@ -4,6 +4,8 @@
  * one layer of cells along D. What is added along D is added in registers, which hold the sums of all layers that read the
  * same plane of the input; the rest lies in shared memory.
  */
+#include <math.h>
+
 #include "../checked.h"
 #include "shape.h"
 
@@ -17,6 +19,8 @@ enum {
   STEP_FRAGMENT = 128, /* words of the weights of a fragment and a step */
   MOST_HEIGHT = 64,
   NOTE = 4, /* words of a layer: which it is */
+  SCHEDULERS = 4,
+  NEAR_BYTES = 24, /* of the second-level cache a clock */
   MOST_PARTS = 16
 };
 
@@ -105,6 +109,12 @@ static double cell_instructions(const uc_cuda_kernel *k) {
   return 2.1 * (double)k->scattered.terms + 4 * outputs + 40;
 }
 
+/* Of x, that an item reads; parts of the rows read it together. */
+static double item_bytes(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  double size = (double)upconv_dtype_size(e->lowered->conv.x_dtype);
+  return ITEM * size * (double)e->group_in / (double)k->scattered.parts;
+}
+
 /* Planes that are multiplied for a tile: all that it reads, or one if the others were for the tile before. */
 static double planes_of(const uc_cuda_kernel *k, double tiles, double starts) {
   double more = (double)(k->x_size[0] - 1);
@@ -130,11 +140,14 @@ static double tiling_cost(const uc_cuda_engine *e, uc_cuda_kernel *k,
   double planes = planes_of(k, tiles, starts < tiles ? starts : tiles);
   k->scattered.planes = planes;
   k->scattered.items = items_of(e, k);
-  double items = (double)k->scattered.items, item = item_instructions(e, k);
+  double items = (double)(uc_ceil_div(k->scattered.items, SCHEDULERS) * SCHEDULERS),
+         item = item_instructions(e, k);
   double cells = (double)(uc_volume(k->cells) * k->bm);
   double rounds = (double)uc_ceil_div((int64_t)cells, k->threads);
-  /* all that its schedulers issue; one warp after the other of its own */
-  double busy = blocks * (planes * items * item + rounds * warps * cell_instructions(k)) / 4;
+  /* what a multiprocessor issues or reads, whichever takes longer, and what a warp waits for itself */
+  double issued = (planes * items * item + rounds * warps * cell_instructions(k)) / SCHEDULERS;
+  double read = planes * (double)k->scattered.items * item_bytes(e, k) / NEAR_BYTES;
+  double busy = blocks * fmax(issued, read);
   double jobs = (double)uc_ceil_div((int64_t)items, (int64_t)warps);
   double alone = 2 * (planes * jobs * item + rounds * cell_instructions(k)) + 800;
   return each * (busy + alone);

@@ -267,7 +267,7 @@ __device__ __forceinline__ void work(const Args &a, Tile tile, i64 first, int le
     if (threadIdx.x == 0) notes[layer] = make_int4(next.n, next.d, next.h, next.w);
 #pragma unroll 1
     for (int turn = 0; turn < 2; turn++) {
-      if ((turn + threadIdx.x / 32) % 2 == 0) {
+      if ((turn + threadIdx.x / 128) % 2 == 0) { // four warps, one of each scheduler, alike
         if (more) run_tile<WIDE>(a, tile, weights, next, x, sums, making);
       } else if (any) {
         const int4 done = notes[1 - layer];
