@@ -21,7 +21,7 @@ enum {
   NOTE = 4, /* words of a layer: which it is */
   SCHEDULERS = 4,
   NEAR_BYTES = 24, /* of the second-level cache a clock */
-  MOST_PARTS = 16
+  MOST_WARPS = 16
 };
 
 /* ---- weights ---- */
@@ -153,10 +153,9 @@ static double tiling_cost(const uc_cuda_engine *e, uc_cuda_kernel *k,
   return each * (busy + alone);
 }
 
-/* Blocks that a multiprocessor holds, or 0. */
+/* Blocks that a multiprocessor holds; 0: a thread would have too few registers. */
 static int64_t blocks_that_fit(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   int64_t bytes = 4 * k->shared_floats;
-  if (bytes > e->target.shared_bytes) return 0;
   int64_t by_memory =
       (e->target.shared_bytes + UC_CUDA_SHARED_OF_BLOCK) / (bytes + UC_CUDA_SHARED_OF_BLOCK);
   /* a warp's share is that of four; two elements that are loaded one by one and make a word take more */
@@ -166,14 +165,21 @@ static int64_t blocks_that_fit(const uc_cuda_engine *e, const uc_cuda_kernel *k)
   return uc_min(8, uc_min(by_memory, threads / k->threads));
 }
 
+/* Whether k->cells can be a tile: sums of several layers stay in registers only if each warp has but one item. */
+static bool fits(const uc_cuda_engine *e, uc_cuda_kernel *k) {
+  place_sums(e, k);
+  return 4 * k->shared_floats <= e->target.shared_bytes &&
+         (k->scattered.open == 1 || items_of(e, k) <= MOST_WARPS);
+}
+
 /* Threads for k->cells; *best: the cost of the best so far, if not negative, which *found is. */
 static void try_threads(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES],
                         double *best, uc_cuda_kernel *found) {
-  place_sums(e, k);
-  int64_t items = items_of(e, k), parts = k->scattered.parts, most = uc_max(4, uc_min(16, items));
-  for (int64_t warps = uc_ceil_div(4, parts) * parts; warps <= uc_max(most, parts);
+  int64_t items = items_of(e, k), parts = k->scattered.parts;
+  int64_t least = k->scattered.open > 1 ? uc_max(4, items) : 4,
+          most = uc_max(least, uc_min(MOST_WARPS, items));
+  for (int64_t warps = uc_ceil_div(least, parts) * parts; warps <= uc_max(most, parts);
        warps += parts) {
-    if (k->scattered.open > 1 && warps < items) continue; /* sums would not stay in registers */
     k->threads = 32 * warps;
     for (k->min_blocks = blocks_that_fit(e, k); k->min_blocks > 0; k->min_blocks /= 2) {
       double cost = tiling_cost(e, k, extent);
@@ -191,7 +197,8 @@ static bool choose_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_
   for (int64_t n = 1; n <= extent[2]; n = uc_max(n + 1, n * 5 / 4)) {
     k->cells[0] = 1;
     k->cells[2] = uc_ceil_div(uc_ceil_div(extent[2], n), QUAD) * QUAD;
-    for (k->cells[1] = 1; k->cells[1] <= uc_min(extent[1], MOST_HEIGHT); k->cells[1]++)
+    for (k->cells[1] = 1; k->cells[1] <= uc_min(extent[1], MOST_HEIGHT) && fits(e, k);
+         k->cells[1]++)
       try_threads(e, k, extent, &best, &found);
   }
   *k = found;
@@ -229,7 +236,7 @@ const char *uc_cuda_shape_scatter(const uc_cuda_engine *e, uc_cuda_kernel *k,
   if (uc_volume(k->residues) > MOST_TAPS) return "more phases than the scattering kernel unrolls";
   k->bm = e->scatter_channels;
   choose_fragments(e, k);
-  if (s->parts > MOST_PARTS) return "more rows of taps than the warps of a block hold";
+  if (s->parts > MOST_WARPS) return "more rows of taps than the warps of a block hold";
   s->wide = wide_input(e);
   k->strip = k->mc = k->thread_cells = 1;
   k->chunk = e->group_in;
