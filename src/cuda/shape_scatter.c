@@ -20,6 +20,7 @@ enum {
   MOST_HEIGHT = 64,
   NOTE = 4, /* words of a layer: which it is */
   SCHEDULERS = 4,
+  OTHER_REGISTERS = 104,
   NEAR_BYTES = 24, /* of the second-level cache a clock */
   MOST_WARPS = 16
 };
@@ -158,10 +159,9 @@ static int64_t blocks_that_fit(const uc_cuda_engine *e, const uc_cuda_kernel *k)
   int64_t bytes = 4 * k->shared_floats;
   int64_t by_memory =
       (e->target.shared_bytes + UC_CUDA_SHARED_OF_BLOCK) / (bytes + UC_CUDA_SHARED_OF_BLOCK);
-  /* a warp's share is that of four; two elements that are loaded one by one and make a word take more */
-  int64_t others = wide_input(e) || e->lowered->conv.x_dtype == UPCONV_F32 ? 104 : 136;
-  int64_t registers = 16 * k->mt * k->scattered.open + others,
-          threads = 65536 / registers / 128 * 128;
+  /* besides sums; a warp's share is that of four */
+  int64_t registers = 16 * k->mt * k->scattered.open + OTHER_REGISTERS;
+  int64_t threads = 65536 / registers / 128 * 128;
   return uc_min(8, uc_min(by_memory, threads / k->threads));
 }
 

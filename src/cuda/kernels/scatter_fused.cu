@@ -178,11 +178,10 @@ __device__ __forceinline__ void finish_layer(const Args &a, const Tile &tile, co
 // Nothing is fetched ahead where x is not laid out as was planned, since there are more addresses to keep, nor where two elements
 // that are loaded one by one make a word.
 __device__ __forceinline__ constexpr bool ahead(bool wide) { return wide == WIDE_X && (wide || X_SIZE == 4); }
-enum { STEPS_TOGETHER = WIDE_X ? 1 : 2 };
 
 __device__ __forceinline__ void run_plainly(const Args &a, const uint4 *weights, const Needed &needed, Lane lane, Raw &raw,
                                             Sums &sums) {
-#pragma unroll STEPS_TOGETHER
+#pragma unroll 1
   for (int step = 0; step < STEPS; step++) {
     load_step(a, lane, raw);
     multiply_step(weights + step * WEIGHT_STEP, needed, 0, raw, sums);
