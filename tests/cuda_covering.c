@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cuda_covering.h"
 
-/* F: fused, T: tiled; M, G, D, L: cuda-mma, -gemm, -depthwise and -flat apply. */
+/* F: fused, T: tiled; M, G, D, L, S: cuda-mma, -gemm, -depthwise, -flat and -scatter apply. */
 enum { F = COVERING_FUSED, T = COVERING_TILED };
 enum { FL = F | COVERING_FLAT, FML = FL | COVERING_MMA, FMGL = FML | COVERING_GEMM };
 enum { FG = F | COVERING_GEMM, FMG = FG | COVERING_MMA };
 enum { FD = F | COVERING_DEPTHWISE, FDL = FD | COVERING_FLAT };
+enum {
+  FMGLS = FMGL | COVERING_SCATTER,
+  FGS = FG | COVERING_SCATTER,
+  FMGS = FMG | COVERING_SCATTER
+};
 enum { LOOPS = COVERING_LOOPS, GLOBAL = COVERING_GLOBAL_WEIGHTS };
 
 /* The cases of a family stand together. */
@@ -37,8 +42,8 @@ const covering_case covering_cases[] = {
     {"many channels", FMG, "ci40 co24 in9x10 k4 s2 p1 math=tf32 | leaky_relu | max_pool 2"},
     {"many channels", FMG,
      "ci32 co64 in6x6x6 k3 s2 p1 op1 dtype=f16 | mul @m | extreme_pool 2 dir=@d"},
-    {"many channels", FG, "n2 ci24 co1 in6x7x8 k4 s2 p1 bias math=tf32 | sigmoid"},
-    {"many channels", FG, "ci40 co3 in20x21 k5 s3 p1 dtype=f16 | tanh"},
+    {"many channels", FGS, "n2 ci24 co1 in6x7x8 k4 s2 p1 bias math=tf32 | sigmoid"},
+    {"many channels", FGS, "ci40 co3 in20x21 k5 s3 p1 dtype=f16 | tanh"},
     {"many channels", FMG, "n2 ci37 co27 in5x6x7 k3 p1 bias math=tf32 | add #r"},
     {"many channels", FMG, "ci22 co10 in6x7x5 k3 s2 d3 p2 dtype=bf16 y=f32"},
     {"many channels", FMG, "n2 ci128 co64 in4x6x8 k4 s2 p1 dtype=f16 layout=ndhwc | relu"},
@@ -48,7 +53,21 @@ const covering_case covering_cases[] = {
     {"many channels", FMGL, "n2 ci8 co520 in4x5 k3 s2 bias math=tf32"},
     {"many channels", FG | LOOPS, "n2 ci32 co16 in5x5x5 k5 s5x4x3 w=f16 math=tf32"},
 
-    {"groups", FMGL, "n1 ci32 co32 in5x7x9 k3x5x7 s2 p1x2x3 op1 g4 math=tf32"},
+    {"few output channels", FGS, "n2 ci64 co1 in9x16x32 k4 s2 p1 bias math=tf32 | sigmoid"},
+    {"few output channels", FGS, "ci65 co2 in7x9x11 k4 s2 p1 dtype=f16 | tanh"},
+    {"few output channels", FGS,
+     "n3 ci64 co3 in32x32 k4 s2 p1 bias dtype=bf16 layout=ndhwc | tanh"},
+    {"few output channels", FGS, "n2 ci32 co1 in500 k16 s8 p4 x=f16 math=tf32 | tanh"},
+    {"few output channels", FGS, "ci20 co3 g1 in12x30 k3x5 s3x1 d1x2 p1x4 math=tf32 xlayout=ndhwc"},
+    {"few output channels", FGS, "ci32 co1 in20x9x9 k3 d3x1x1 p1 math=tf32 | relu"},
+    {"few output channels", FGS | LOOPS, "ci16 co1 in6x6x6 k5 s5x4x3 dtype=f16"},
+    {"few output channels", F | COVERING_MMA | COVERING_SCATTER,
+     "ci16 co6 in9x8x8 k3 p1 bias dtype=f16 | silu | max_pool 2"},
+    {"few output channels", FMGLS,
+     "ci32 co16 g4 in20x20 k7 s4 p1 dtype=bf16 | batch_norm mean=@m var=@v weight=@w bias=@b | "
+     "relu"},
+
+    {"groups", FMGLS, "n1 ci32 co32 in5x7x9 k3x5x7 s2 p1x2x3 op1 g4 math=tf32"},
     {"groups", FMG, "n2 ci24 co40 in9x12 k3 s2 g2 dtype=bf16 | relu"},
     {"groups", F, "ci6 co9 in5x6x7 k4 s2 p1 g3 bias | tanh"},
     {"groups", FD, "n1 ci64 co64 g64 in9x8x7 k4 s2 p1 | tanh | mul @t | mul %0"},
@@ -80,7 +99,7 @@ const covering_case covering_cases[] = {
     {"cell pools", FMG,
      "n2 ci16 co32 in5x9x11 k3 s2 p1 op1 bias math=tf32 | leaky_relu 0.2 | mul @m | leaky_relu 0.2 "
      "| max_pool 2"},
-    {"cell pools", FMGL, "ci8 co8 in20x20 k3 s2 dtype=f16 | tanh | mul @m | max_pool 2 ceil"},
+    {"cell pools", FMGLS, "ci8 co8 in20x20 k3 s2 dtype=f16 | tanh | mul @m | max_pool 2 ceil"},
     {"cell pools", F, "ci3 co5 in9x10 k4 s2 p1 | sigmoid | avg_pool 4 p1 exclude_pad | exp"},
     {"cell pools", F, "ci3 co5 in9x10 k3 p1 | silu | avg_pool 2x3 ceil div=5"},
     {"cell pools", F, "ci3 co8 in4x5x6 k3 | neg | max_pool 1x2x3 s2x3x3 p0x1x1 | gelu"},
@@ -98,14 +117,14 @@ const covering_case covering_cases[] = {
 
     {"folds", F,
      "n2 ci3 co16 in4x8x9 k3 s2 p1 bias | scale @s[] | avg_pool 2 | add @b | scale @t[]"},
-    {"folds", FMG,
+    {"folds", FMGS,
      "n2 ci16 co8 in12x12 k4 s2 p1 math=tf32 | batch_norm mean=@m var=@v weight=@w "
      "bias=@b | relu"},
-    {"folds", FMGL, "ci8 co8 in30 k5 s4 p1 math=tf32 | mul 0.5 | div @q | avg_pool 2 | sub @b"},
+    {"folds", FMGLS, "ci8 co8 in30 k5 s4 p1 math=tf32 | mul 0.5 | div @q | avg_pool 2 | sub @b"},
     {"folds", F,
      "ci8 co12 g4 in9x10 k3 s2 bias | mul @s | batch_norm mean=@m var=@v | avg_pool 2 "
      "| sigmoid"},
-    {"folds", FMGL, "ci8 co8 in9x10 k3 s2 dtype=f16 | mul @s | leaky_relu | mul -2 | relu"},
+    {"folds", FMGLS, "ci8 co8 in9x10 k3 s2 dtype=f16 | mul @s | leaky_relu | mul -2 | relu"},
 
     {"operators", F, "ci3 co5 in9 k4 s2 | elu 0.7 | selu | celu 0.5 | softplus 2 10 | softsign"},
     {"operators", F, "ci3 co5 in9x7 k4 s2 | gelu | mul %0 | gelu_tanh | sub %1 | mish | div 3"},
@@ -162,7 +181,7 @@ const covering_case covering_cases[] = {
     {"extra tensors", FMG, "n2 ci20 co24 in5x9x11 k2 s2 bias dtype=bf16 | relu | add #res:bf16"},
     {"extra tensors", F,
      "n2 ci4 co6 in9x7 k4 s2 p1 | mul #a[nc] | add #b[hw]:f16 | prelu #c[chw] | div #q[n]"},
-    {"extra tensors", FMGL,
+    {"extra tensors", FMGLS,
      "ci8 co8 in8x8 k2 s2 dtype=f16 | tanh | add #a:f16 | max_pool 2 | mul #b | "
      "gelu"},
     {"extra tensors", T,

@@ -18,6 +18,7 @@ enum {
   COVERING_DEPTHWISE = 32,     /* the depthwise kernel applies */
   COVERING_FLAT = 64,          /* tensor cores with a flattened depth apply, from sm_80 on */
   COVERING_GEMM = 128,         /* tensor cores for many channels apply, from sm_80 on */
+  COVERING_SCATTER = 256,      /* tensor cores for few output channels apply, from sm_80 on */
   COVERING_PASSES = 15,        /* those about the FP32 kernel's passes */
 };
 

@@ -16,8 +16,8 @@
 static const uc_cuda_target h200 = {
     .arch = "sm_90a", .major = 9, .shared_bytes = 232448, .sm_count = 132};
 
-static const char *const candidates[] = {"cuda-ffma", "cuda-mma", "cuda-gemm", "cuda-depthwise",
-                                         "cuda-flat"};
+static const char *const candidates[] = {"cuda-ffma",      "cuda-mma",  "cuda-gemm",
+                                         "cuda-depthwise", "cuda-flat", "cuda-scatter"};
 enum { CANDIDATES = CHECK_COUNT(candidates) };
 
 /* NAN: it does not apply. chosen: the cheapest. */
@@ -195,6 +195,19 @@ static void one_output_channel(void) {
   check_context(NULL);
 }
 
+/* Few output channels: what gathering wastes; with more of them fragments are full, and sums need not meet in shared memory. */
+static void few_output_channels(void) {
+  check_ahead("n16 ci64 co1 in32x32x32 k4 s2 p1 bias math=tf32 | sigmoid", "cuda-scatter",
+              "cuda-ffma", 3);
+  check_ahead("n16 ci64 co1 in32x32x32 k4 s2 p1 bias dtype=f16 | tanh", "cuda-scatter", "cuda-gemm",
+              3);
+  check_ahead("n64 ci64 co3 in32x32 k4 s2 p1 bias dtype=f16 | tanh", "cuda-scatter", "cuda-gemm",
+              1.3);
+  check_ahead("n16 ci64 co8 in32x32x32 k4 s2 p1 bias math=tf32 | tanh", "cuda-mma", "cuda-scatter",
+              1.2);
+  check_context(NULL);
+}
+
 /* cuda-depthwise has more to do before the first output, and less for each. */
 static void depthwise_small_and_large(void) {
   check_ahead("n1 ci64 co64 g64 in16x16x16 k2 s2 dtype=f16 | relu", "cuda-ffma", "cuda-depthwise",
@@ -221,6 +234,7 @@ int main(int argc, char **argv) {
       {"fewer_multiprocessors_take_longer", fewer_multiprocessors_take_longer},
       {"depth_of_few_blocks", depth_of_few_blocks},
       {"one_output_channel", one_output_channel},
+      {"few_output_channels", few_output_channels},
       {"depthwise_small_and_large", depthwise_small_and_large},
       {"few_input_channels", few_input_channels},
   };

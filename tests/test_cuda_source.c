@@ -241,6 +241,25 @@ static void flattened_depths(void) {
                                     "__device__ const int half_live[] = {4, 4, 1, 0};", NULL});
 }
 
+/* Few output channels: cells begin where they read the fewest inputs, layers that read one plane are held together unless they are
+   many, and quads are loaded at once where rows of x begin with one. */
+static void layers_in_registers(void) {
+  check_lines("n16 ci64 co1 in32x32x32 k4 s2 p1 bias math=tf32 | sigmoid", "cuda-scatter",
+              (const char *const[]){"#define BASE0 -1", "#define BASE1 -1", "#define BASE2 0",
+                                    "#define OPEN 2", "#define PARTS 1", "#define SUM_ROWS 32",
+                                    "#define WIDE_X 1",
+                                    "__device__ const int depth_kernel[] = {2, 0, 3, 1};", NULL});
+  check_lines("n16 ci64 co1 in33x33x33 k4 s2 p1 dtype=f16", "cuda-scatter",
+              (const char *const[]){"#define OPEN 2", "#define WIDE_X 0", NULL});
+  check_lines("ci32 co1 in20x20x20 k3 d3 p1 math=tf32", "cuda-scatter",
+              (const char *const[]){
+                  "#define OPEN 1",
+                  "__device__ const int depth_kernel[] = {2, -1, -1, 1, -1, -1, 0};", NULL});
+  check_lines("ci64 co2 in9x9x9 k4 s2 p1 dtype=f16", "cuda-scatter",
+              (const char *const[]){"#define FRAGMENTS 2", "#define OPEN 2", "#define PARTS 2",
+                                    "#define BM 2", NULL});
+}
+
 /* Long runs of the result are copied as a whole; short ones by warps. */
 static void long_runs(void) {
   check_lines("n1 ci2 co4 in150x400 k2 s2 bias math=tf32 | relu", "cuda-flat",
@@ -409,8 +428,8 @@ static void scaled_sums(void) {
 
 static const char *const archs[] = {"cuda:sm_75", "cuda:sm_80", "cuda:sm_86", "cuda:sm_90a",
                                     "cuda:sm_100"};
-static const char *const candidates[] = {"cuda-ffma", "cuda-mma", "cuda-gemm", "cuda-depthwise",
-                                         "cuda-flat"};
+static const char *const candidates[] = {"cuda-ffma",      "cuda-mma",  "cuda-gemm",
+                                         "cuda-depthwise", "cuda-flat", "cuda-scatter"};
 
 enum { MOST_SOURCES = 4096 };
 
@@ -461,14 +480,16 @@ static int flag_of(const char *candidate) {
   } flags[] = {{"cuda-mma", COVERING_MMA},
                {"cuda-gemm", COVERING_GEMM},
                {"cuda-depthwise", COVERING_DEPTHWISE},
-               {"cuda-flat", COVERING_FLAT}};
+               {"cuda-flat", COVERING_FLAT},
+               {"cuda-scatter", COVERING_SCATTER}};
   for (size_t i = 0; i < CHECK_COUNT(flags); i++)
     if (strcmp(flags[i].candidate, candidate) == 0) return flags[i].flag;
   return 0;
 }
 
 static bool applies(const upconv_context *context, const covering_case *c, const char *candidate) {
-  int flag = flag_of(candidate), tensor_cores = COVERING_MMA | COVERING_GEMM | COVERING_FLAT;
+  int flag = flag_of(candidate),
+      tensor_cores = COVERING_MMA | COVERING_GEMM | COVERING_FLAT | COVERING_SCATTER;
   if (flag & tensor_cores && context->target->major < 8) return false;
   return flag == 0 || c->expect & flag;
 }
@@ -546,6 +567,7 @@ int main(int argc, char **argv) {
       {"nothing_to_run_on", nothing_to_run_on},
       {"source_needs_cuda", source_needs_cuda},
       {"founding_models", founding_models},
+      {"layers_in_registers", layers_in_registers},
       {"long_runs", long_runs},
       {"teams_and_copies", teams_and_copies},
       {"channels_beyond", channels_beyond},

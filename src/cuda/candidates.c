@@ -16,9 +16,23 @@
 #include "pack.h"
 #include "shape.h"
 
-typedef enum inner_product { FFMA, MMA, GEMM, PHASE, DEPTHWISE, FLAT } inner_product;
+typedef enum inner_product {
+  FFMA,
+  MMA,
+  GEMM,
+  PHASE,
+  DEPTHWISE,
+  FLAT,
+  SCATTER
+} inner_product;
 
-enum { MAX_PARAMS = 100, MAX_PHASES = 4096, MAX_KERNEL = 1 << 20, MAX_FLAT_CHANNELS = 8 };
+enum {
+  MAX_PARAMS = 100,
+  MAX_PHASES = 4096,
+  MAX_KERNEL = 1 << 20,
+  MAX_FLAT_CHANNELS = 8,
+  MAX_SCATTER_CHANNELS = 8
+};
 
 /* ---- what applies ---- */
 
@@ -124,6 +138,17 @@ static const char *flat_refuses(const upconv_context *context, const uc_lowered 
   return cannot_shape(context, lowered, FLAT);
 }
 
+/* With fewer channels the depth of a product is empty. */
+static const char *scatter_refuses(const upconv_context *context, const uc_lowered *lowered) {
+  const char *why = no_tensor_cores(context, lowered);
+  if (why) return why;
+  const upconv_problem *p = &lowered->conv;
+  if (p->in_channels / p->groups < 8) return "fewer than 8 input channels in a group";
+  if (p->out_channels / p->groups > MAX_SCATTER_CHANNELS)
+    return "more than 8 output channels in a group";
+  return cannot_shape(context, lowered, SCATTER);
+}
+
 static const char *ffma_refuses(const upconv_context *context, const uc_lowered *lowered) {
   const char *why = refuses(context, lowered);
   return why ? why : cannot_shape(context, lowered, FFMA);
@@ -166,6 +191,7 @@ static const char *name_of(const uc_cuda_engine *e) {
          : e->mma       ? "cuda-mma"
          : e->depthwise ? "cuda-depthwise"
          : e->flat      ? "cuda-flat"
+         : e->scatter   ? "cuda-scatter"
                         : "cuda-ffma";
 }
 
@@ -226,9 +252,10 @@ static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_
   e->phase = inner == PHASE;
   e->depthwise = inner == DEPTHWISE;
   e->flat = inner == FLAT;
+  e->scatter = inner == SCATTER;
   e->parts = e->flat ? flat_parts(lowered) : 1;
-  e->word = e->mma ? (upconv_dtype)mma_word(lowered) : UPCONV_F32;
-  e->scales_sums = e->mma && e->word != UPCONV_F32 && uc_lowered_folds(lowered, UC_FOLD_SCALE);
+  e->word = e->mma || e->scatter ? (upconv_dtype)mma_word(lowered) : UPCONV_F32;
+  e->scales_sums = e->word != UPCONV_F32 && uc_lowered_folds(lowered, UC_FOLD_SCALE);
   e->group_in = lowered->conv.in_channels / lowered->conv.groups;
   e->group_out = lowered->conv.out_channels / lowered->conv.groups;
   e->kernel_size = uc_problem_kernel_size(&lowered->conv);
@@ -251,6 +278,8 @@ static const char *try_shape(const upconv_context *context, const uc_lowered *lo
   if (inner == MMA || inner == GEMM || inner == PHASE)
     return "the tail, the taps or a tile are more than the tensor-core kernel holds";
   if (inner == FLAT) return "the tail, the taps or a tile are more than the flattened kernel holds";
+  if (inner == SCATTER)
+    return "the tail, the taps or a tile are more than the scattering kernel holds";
   return inner == DEPTHWISE
              ? "the tail, the taps or a tile are more than the depthwise kernel holds"
              : "one tile does not fit shared memory";
@@ -291,6 +320,10 @@ static double depthwise_cost(const upconv_context *context, const uc_lowered *lo
 
 static double flat_cost(const upconv_context *context, const uc_lowered *lowered) {
   return cost_of(context, lowered, FLAT);
+}
+
+static double scatter_cost(const upconv_context *context, const uc_lowered *lowered) {
+  return cost_of(context, lowered, SCATTER);
 }
 
 static upconv_status create(upconv_context *context, uc_lowered *lowered, bool no_fuse,
@@ -343,6 +376,11 @@ static upconv_status create_depthwise(upconv_context *context, uc_lowered *lower
 static upconv_status create_flat(upconv_context *context, uc_lowered *lowered, bool no_fuse,
                                  void **state) {
   return create(context, lowered, no_fuse, FLAT, state);
+}
+
+static upconv_status create_scatter(upconv_context *context, uc_lowered *lowered, bool no_fuse,
+                                    void **state) {
+  return create(context, lowered, no_fuse, SCATTER, state);
 }
 
 /* ---- the rest of the table ---- */
@@ -412,3 +450,6 @@ const uc_candidate uc_candidate_cuda_depthwise = {"cuda-depthwise",
 const uc_candidate uc_candidate_cuda_flat = {
     "cuda-flat", false, true,      flat_refuses, flat_cost, create_flat, destroy,
     packed_size, pack,  workspace, execute,      explain,   source};
+const uc_candidate uc_candidate_cuda_scatter = {
+    "cuda-scatter", false, true,      scatter_refuses, scatter_cost, create_scatter, destroy,
+    packed_size,    pack,  workspace, execute,         explain,      source};

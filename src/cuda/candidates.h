@@ -16,5 +16,7 @@ extern const uc_candidate uc_candidate_cuda_phase;
 extern const uc_candidate uc_candidate_cuda_depthwise;
 /* Tensor cores (mma.sync, TF32 words) for few input channels a group: the depth is flattened over channels and taps. */
 extern const uc_candidate uc_candidate_cuda_flat;
+/* Tensor cores (mma.sync) for few output channels a group: sums of every tap meet in shared memory. */
+extern const uc_candidate uc_candidate_cuda_scatter;
 
 #endif

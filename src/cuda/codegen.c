@@ -60,6 +60,8 @@ static void emit_inner_defines(uc_text *text, const uc_cuda_engine *e, const uc_
     uc_cuda_emit_define(text, "VX", k->x_vector);
   } else if (k->flat) {
     uc_cuda_emit_flat_defines(text, e, k);
+  } else if (k->scatter) {
+    uc_cuda_emit_scatter_defines(text, e, k);
   } else {
     uc_cuda_emit_define(text, "MC", k->mc);
     uc_cuda_emit_define(text, "CELLS", k->thread_cells);
@@ -293,6 +295,11 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
     uc_cuda_emit_flat_tables(text, e, k);
     const char *const file[] = {"flat", "position", "stage", "flat_convolve", "run", "flat_store", "flat_fused"};
     for (int i = 0; i < 7; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
+    return;
+  }
+  if (k->scatter) {
+    uc_cuda_emit_scatter_tables(text, e, k);
+    uc_text_add(text, "%s\n%s", uc_cuda_embedded("scatter"), uc_cuda_embedded("scatter_fused"));
     return;
   }
   if (k->pass->conv) {

@@ -39,6 +39,12 @@ void uc_cuda_emit_mma_defines(uc_text *text, const uc_cuda_engine *engine,
 void uc_cuda_emit_mma_tables(uc_text *text, const uc_cuda_engine *engine,
                              const uc_cuda_kernel *kernel);
 
+/* emit_scatter.c: the same of a pass for few output channels. */
+void uc_cuda_emit_scatter_defines(uc_text *text, const uc_cuda_engine *engine,
+                                  const uc_cuda_kernel *kernel);
+void uc_cuda_emit_scatter_tables(uc_text *text, const uc_cuda_engine *engine,
+                                 const uc_cuda_kernel *kernel);
+
 /* codegen.c: a table of a number for every tap; where a tap reads the input tile. */
 void uc_cuda_emit_table(uc_text *text, const uc_cuda_kernel *kernel, const char *name,
                         int64_t (*value)(const uc_cuda_kernel *, const uc_cuda_tap *));

@@ -3,12 +3,12 @@
  * The CUDA backend: every pass of the program (program.h) becomes one generated kernel.
  *
  *   shape.c     plan time: cells, tiles, taps, threads and shared memory of a pass; shape_mma.c, shape_gemm.c,
- *               shape_phase.c, shape_depthwise.c, shape_flat.c what is an inner product's own
+ *               shape_phase.c, shape_depthwise.c, shape_flat.c, shape_scatter.c what is an inner product's own
  *   work.c      plan time: what a pass has to do, counted
  *   cost.c      plan time: seconds that it would take
  *   codegen.c   plan time: defines + tables + kernels/(name).cu + the pass's operators -> source text
- *   emit.c      operators as CUDA expressions and loops; emit_mma.c, emit_gemm.c, emit_phase.c, emit_flat.c tables that one
- *               inner product alone has; emit_wgmma.c the instruction of four warps
+ *   emit.c      operators as CUDA expressions and loops; emit_mma.c, emit_gemm.c, emit_phase.c, emit_flat.c, emit_scatter.c
+ *               tables that one inner product alone has; emit_wgmma.c the instruction of four warps
  *   pack.c      source of the packing kernel, packed layout
  *   module.c    source -> loaded function, through the cache
  *   launch.c    run time: arguments and launches; arguments.c writes them, rows.c those for x as rows
@@ -101,10 +101,23 @@ typedef struct uc_cuda_phase {
   bool gaps;         /* a product has rows whose residue has no tap there */
 } uc_cuda_phase;
 
+/* Few output channels: sums of every tap, position by position. */
+typedef struct uc_cuda_scatter {
+  int64_t rows,
+      parts; /* residues along D x channels x taps of a plane; of their fragments: a warp takes one */
+  int64_t open;       /* layers of cells whose sums a warp holds */
+  int64_t terms;      /* sums that a cell adds */
+  int64_t row, pitch; /* sums from one row of positions to the next; from one row of taps */
+  int64_t lead;       /* positions of a row before the first that a tap reads */
+  bool wide;          /* x is laid out so that several elements can be loaded at once */
+  int64_t items;      /* of a plane of the input tile, 32 positions of a part each */
+  double planes;      /* that a tile has to make, on the average */
+} uc_cuda_scatter;
+
 typedef struct uc_cuda_kernel {
   const uc_pass *pass;
   bool fused; /* cells are finished in registers; else values of a tile lie in shared memory */
-  bool mma, gemm, phase, depthwise, flat;
+  bool mma, gemm, phase, depthwise, flat, scatter;
   int pool; /* fused: the step of the pooling operator that reduces a cell, or -1 */
   bool
       sums_pooled; /* tensor cores: maxima are taken of bare sums, whose weights have an extreme_pool's sign; then the bias */
@@ -162,6 +175,7 @@ typedef struct uc_cuda_kernel {
       staging_floats; /* of one tile; of a team; of a block, with the weights */
   uc_cuda_flat flattened;
   uc_cuda_phase phases;
+  uc_cuda_scatter scattered;
 
   /* tile buffers */
   uc_cuda_box *box; /* per step */
@@ -184,10 +198,13 @@ typedef struct uc_cuda_engine {
   bool mma, depthwise, flat; /* mma: weights in the order of the tensor cores */
   bool gemm;                 /* with mma: many channels */
   bool phase;                /* with mma: residues and channels are rows */
+  bool scatter;              /* few output channels */
   bool scales_sums;          /* a folded scale multiplies the sums, not the weights */
   bool core_order;           /* mma: weights as wgmma wants them */
   upconv_dtype word;         /* mma: F32 (TF32 words), F16 or BF16 (pairs) */
   int64_t parts;             /* flat: TF32 words that a weight is the sum of */
+  int64_t scatter_channels,
+      scatter_fragments; /* of a block; of 16 rows, channels x taps of a plane */
   uc_program program;
   int kernel_count;
   uc_cuda_kernel *kernel;
@@ -202,6 +219,11 @@ typedef struct uc_cuda_engine {
   uc_cuda_module module;
   uc_cuda_function pack_params, pack_weights;
 } uc_cuda_engine;
+
+/* Outputs that the first cell of a fused pass has before the first that there is. */
+static inline int64_t uc_cuda_before_first(const uc_cuda_kernel *k, int axis) {
+  return k->fused && k->pool < 0 ? -k->base[axis] : 0;
+}
 
 /* Whether x is copied tile by tile by what describes it as rows of words: a map, which comes with the arguments. */
 static inline bool uc_cuda_maps_x(const uc_cuda_kernel *k) { return k->gemm && k->wgmma; }

@@ -204,9 +204,10 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
       tiles = uc_ceil_div(call->y.shape[0], k->samples) * kinds(r->e, k);
   for (int i = 0; i < UC_AXES; i++) {
     bool whole = k->pass->reduce_op >= 0;
-    begin[i] = whole ? 0 : y.offset[i + 2] / k->tile[i];
-    grid[i] = whole ? whole_grid(r, k, i)
-                    : uc_ceil_div(y.offset[i + 2] + y.shape[i + 2], k->tile[i]) - begin[i];
+    int64_t first = y.offset[i + 2] + uc_cuda_before_first(k, i);
+    begin[i] = whole ? 0 : first / k->tile[i];
+    grid[i] =
+        whole ? whole_grid(r, k, i) : uc_ceil_div(first + y.shape[i + 2], k->tile[i]) - begin[i];
     tiles *= grid[i];
   }
   uc_cuda_put_i64(&a, tiles);

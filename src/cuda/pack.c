@@ -32,6 +32,13 @@ static upconv_status size_weights(uc_cuda_engine *e) {
   int64_t depth = e->mma ? e->ci_steps * e->step_words : e->group_in;
   int64_t factors[] = {e->lowered->conv.groups, depth, e->weight_taps, e->co_pad,
                        e->flat ? e->parts : 1};
+  if (e->scatter) {
+    depth = e->ci_steps * e->step_words;
+    int64_t blocks = uc_ceil_div(e->group_out, e->scatter_channels);
+    int64_t rows[] = {e->lowered->conv.groups, depth, blocks, 16 * e->scatter_fragments,
+                      e->lowered->conv.axis[0].kernel};
+    memcpy(factors, rows, sizeof factors);
+  }
   if (!uc_product(factors, 5, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)
     return uc_fail(UPCONV_OVERFLOW, "weights: more elements than memory can hold");
   e->packed_floats = padded(e->weights_at + e->weight_floats);
@@ -56,12 +63,13 @@ upconv_status uc_cuda_plan_packed(uc_cuda_engine *e) {
   e->weights_at =
       padded(e->scale_at + 2 * (doubles_before(l, l->param_count) + l->conv.out_channels));
   int64_t words = uc_ceil_div(e->group_in, e->word == UPCONV_F32 ? 1 : 2);
-  e->step_words = e->gemm ? 8 : uc_cuda_step_words(words);
+  e->step_words = e->gemm || e->scatter ? 8 : uc_cuda_step_words(words);
   e->ci_steps = uc_ceil_div(words, e->step_words);
   int64_t unit = 1; /* whole vectors of the channels that a thread takes */
   while (unit < 8 && (e->mma || unit < e->group_out)) unit *= 2;
   e->co_pad = uc_ceil_div(e->group_out, unit) * unit;
   e->weight_taps = e->kernel_size;
+  if (e->scatter) uc_cuda_plan_scatter(e);
   return size_weights(e);
 }
 
@@ -297,7 +305,15 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
               (long long)e->ci_steps, (long long)e->weights_at, (long long)scales_at);
   uc_text_add(text, "#define WEIGHT_WORDS %lldLL\n", (long long)e->weight_floats);
   if (e->flat) uc_text_add(text, "#define PARTS %lld\n", (long long)e->parts);
-  if (e->mma)
+  if (e->scatter)
+    uc_text_add(text,
+                "#define SCATTER 1\n#define BM %lld\n#define BLOCKS %lld\n#define FRAGMENTS "
+                "%lld\n#define KERNEL_DEPTH %lld\n#define X_LAST %d\n",
+                (long long)e->scatter_channels,
+                (long long)uc_ceil_div(e->group_out, e->scatter_channels),
+                (long long)e->scatter_fragments, (long long)l->conv.axis[0].kernel,
+                l->conv.x_layout == UPCONV_CHANNELS_LAST);
+  if (e->mma || e->scatter)
     uc_text_add(text,
                 "#define WORD_IS_%s 1\n#define STEP_WORDS %lld\n#define CORE_ORDER %d\n#define "
                 "SCALES_SUMS %d\n#define WEIGHT_TAPS %lld\n",

@@ -238,6 +238,10 @@ static int64_t held_residues(const int64_t residues[UC_AXES], int64_t most) {
   return 1;
 }
 
+int64_t uc_cuda_held_residues(const int64_t residues[UC_AXES]) {
+  return held_residues(residues, MAX_RESIDUES);
+}
+
 int64_t uc_cuda_cell_count(const int64_t extent[UC_AXES]) {
   int64_t count = 1;
   for (int a = 0; a < UC_AXES; a++) count *= uc_power_of_two(extent[a]);
@@ -446,13 +450,18 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
     k->residues[a] = w ? w->stride[a] : s;
     k->base[a] = w ? -w->pad_begin[a] : 0;
     k->step[a] = k->residues[a] / s;
-    if (!w) extent[a] = uc_ceil_div(extent[a], s);
+    if (k->scatter && !w && a < 2) k->base[a] = uc_cuda_scatter_base(&e->lowered->conv.axis[a]);
+    if (!w) extent[a] = uc_ceil_div(extent[a] - k->base[a], s);
   }
   k->sums_pooled = pools_sums(e, k);
   if (k->depthwise) return uc_cuda_shape_depthwise(e, k, extent, refusal);
   upconv_status status = uc_cuda_find_taps(&e->lowered->conv, k);
   if (status != UPCONV_OK) return status;
   if (k->flat) return uc_cuda_shape_flat(e, k, extent, refusal);
+  if (k->scatter) {
+    *refusal = uc_cuda_shape_scatter(e, k, extent);
+    return UPCONV_OK;
+  }
   if ((*refusal = shape_inner(e, k, extent, width))) return UPCONV_OK;
   for (int a = 0; a < UC_AXES; a++) {
     k->cell_step[a] = k->cells[a];
@@ -621,8 +630,9 @@ upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass,
   k->gemm = e->gemm && k->fused;
   k->depthwise = e->depthwise && k->fused;
   k->flat = e->flat && k->fused;
+  k->scatter = e->scatter && k->fused;
   if (k->fused) return shape_fused(e, shape, k, refusal);
-  if ((e->mma || e->depthwise || e->flat) && pass->conv) {
+  if ((e->mma || e->depthwise || e->flat || e->scatter) && pass->conv) {
     *refusal = "the tail needs tile buffers, which the FP32 kernel alone has";
     return UPCONV_OK;
   }

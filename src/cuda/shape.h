@@ -58,6 +58,16 @@ const char *uc_cuda_shape_phase(const uc_cuda_engine *engine, uc_cuda_kernel *ke
 int64_t uc_cuda_phase_residue(const uc_cuda_kernel *kernel, int64_t panel, int64_t slot,
                               int64_t second);
 
+/* ---- shape_scatter.c: few output channels ---- */
+
+/* Blocks of channels, and how their weights are laid out; ci_steps is known. */
+void uc_cuda_plan_scatter(uc_cuda_engine *engine);
+/* Where cells of one stride begin so that they read the fewest inputs: 0, or before it. */
+int64_t uc_cuda_scatter_base(const uc_axis *axis);
+/* All of a fused pass; residues, base and taps are known, extent is in cells. Returns why it cannot be, or NULL. */
+const char *uc_cuda_shape_scatter(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
+                                  const int64_t extent[UC_AXES]);
+
 /* ---- shared by them ---- */
 
 enum {
@@ -69,6 +79,8 @@ enum {
 
 /* Extent of the input that `cells` cells along an axis read. */
 int64_t uc_cuda_input_size(const uc_cuda_kernel *kernel, int axis, int64_t cells);
+/* Residues that a thread holds at once: all, or what is left of the innermost axes. */
+int64_t uc_cuda_held_residues(const int64_t residues[UC_AXES]);
 /* The greatest common divisor. */
 int64_t uc_cuda_common_divisor(int64_t a, int64_t b);
 /* Cells of a box, each extent rounded up to a power of two. */

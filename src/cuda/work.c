@@ -128,7 +128,8 @@ static void count_tiles(counting *c) {
   double tiles = channel_blocks(c) * (double)(k->gemm ? k->residue_groups : 1) *
                  (double)uc_ceil_div(uc_max(1, c->target[0]), k->samples);
   for (int a = 0; a < UC_AXES; a++)
-    tiles *= (double)uc_ceil_div(uc_max(1, c->target[a + 2]), uc_max(1, k->tile[a]));
+    tiles *= (double)uc_ceil_div(uc_max(1, c->target[a + 2]) + uc_cuda_before_first(k, a),
+                                 uc_max(1, k->tile[a]));
   c->w->tiles = tiles;
   c->w->teams = blocks_at_once(c->e, k) * (double)k->teams;
   c->w->warps = (double)uc_ceil_div(k->threads, 32);
@@ -461,6 +462,36 @@ static void count_flat(counting *c) {
   w->waits += tensors > 0 ? HALF * mt * nt * 4 * groups * rounds : 0;
 }
 
+/* ---- cuda-scatter ---- */
+
+/* Instructions of a step besides loads of weights and products: x, and its conversion. */
+static double scatter_step(const counting *c) {
+  bool pairs = c->e->word != UPCONV_F32;
+  return c->k->scattered.wide ? (pairs ? 27 : 21) : (pairs ? 110 : 43);
+}
+
+static void count_scatter(counting *c) {
+  enum { PLANE_BY_ITSELF = 200, FRAGMENT_STORED = 30, CELL = 40, CODE = 1500 };
+  const uc_cuda_kernel *k = c->k;
+  const uc_cuda_scatter *s = &k->scattered;
+  uc_cuda_work *w = c->w;
+  double stored = (double)(s->items * k->mt), terms = (double)s->terms;
+  double jobs = s->planes * (double)s->items, cells = volume(k->cells) * (double)k->bm;
+  double steps = jobs * (double)c->e->ci_steps, products = steps * (double)(k->mt * s->open);
+  w->instructions += 32 * (5 * products + steps * scatter_step(c) + PLANE_BY_ITSELF * jobs);
+  w->instructions += 32 * FRAGMENT_STORED * stored + cells * (2 * terms + CELL);
+  w->tensor += 4 * products * fragment_clocks(&c->e->target, false);
+  /* weights, four words of each lane, and sums that are stored and read again */
+  w->shared += (k->shared_weights ? 4 * products : 0) + 16 * stored + cells * terms / 32;
+  double words = 32 * jobs / (double)s->parts * (double)c->e->group_in;
+  w->near_bytes += words * c->x_size + (k->shared_weights ? 0 : 512 * products);
+  w->first_bytes += 4 * (double)c->e->weight_floats;
+  w->waits += HALF * s->planes;
+  w->code += CODE;
+  count_outputs(c, cells * c->outputs_of_cell, c->outputs_of_cell, ceil(cells / threads_of(k)),
+                k->pool >= 0 ? 1 : k->residues[2], sectors(c, 1));
+}
+
 /* ---- passes with tile buffers ---- */
 
 /* Of an element of a value, besides its operator: its place, its operands' places, loads and stores. */
@@ -513,6 +544,8 @@ static void count_pass(counting *c) {
     count_depthwise(c);
   else if (k->flat)
     count_flat(c);
+  else if (k->scatter)
+    count_scatter(c);
   else
     count_ffma(c);
 }

@@ -46,6 +46,22 @@ extern "C" __global__ void __launch_bounds__(256) pack_weights(const __grid_cons
     const int o = (((block * ROUNDS + round) * HELD + held) * FRAGMENTS + warp % FRAGMENTS) * 8 + row % 8;
     const int kernel = product_kernel[product][half][warp / FRAGMENTS][row / 8 % 2], quad = QUADS == 1 ? 0 : 2 * step + half;
     ((u32 *)a.packed)[WEIGHTS_AT + at] = kernel >= 0 ? word_of(a, quad * 4 + word, o, group * CI, kernel) : 0;
+#elif defined(SCATTER)
+    // [group][block of BM channels][step][kernel element along D][fragment of 16 rows][lane][4]: lane 4 g + t holds words t of
+    // rows g and g + 8, then t + 4 of them; rows are channels and kernel elements of a plane. In channels-last memory a lane's
+    // words of two steps are neighbours.
+    const int part = (int)(rest % 4), lane = (int)(rest / 4 % 32);
+    rest /= 128;
+    const int row = (int)(rest % FRAGMENTS) * 16 + part % 2 * 8 + lane / 4;
+    rest /= FRAGMENTS;
+    const int depth = (int)(rest % KERNEL_DEPTH), plane = KERNEL / KERNEL_DEPTH;
+    rest /= KERNEL_DEPTH;
+    const int step = (int)(rest % CI_STEPS);
+    rest /= CI_STEPS;
+    const int i = X_LAST ? step / 2 * 16 + lane % 4 * 4 + step % 2 * 2 + part / 2 : step * 8 + lane % 4 + part / 2 * 4;
+    const int o = (int)(rest % BLOCKS) * BM + row / plane, group = (int)(rest / BLOCKS);
+    const bool live = (row < BM * plane) & (o < CO);
+    ((u32 *)a.packed)[WEIGHTS_AT + at] = live ? word_of(a, i, o, group * CI, depth * plane + row % plane) : 0;
 #elif defined(WORD_IS_F32) || defined(WORD_IS_F16) || defined(WORD_IS_BF16)
     // [group][step][KERNEL][CO_PAD / 8][lane][STEP_WORDS / 4]: lane 4 g + t holds words t (and t + 4) of column g
     // with CORE_ORDER the words t of all lanes come first, then t + 4

@@ -58,8 +58,10 @@ __device__ __forceinline__ float add_unbounded(u32 w, u32 x, float sum) {
 }
 
 // weights: of a row, of the round. position: of the cell in the input tile.
-__device__ __noinline__ float add_marked(const Args &a, const Tile &tile, const char *weights, const u8 *marks, u8 mark, int position,
-                                         int residue, float sum) {
+__device__ __noinline__ float add_marked(const Args &a, int n, int group, int qd, int qh, int qw, const char *weights, const u8 *marks,
+                                         u8 mark, int position, int residue, float sum) {
+  Tile tile; // by its numbers: a reference would keep it in memory
+  tile.n = n, tile.group = group, tile.qd = qd, tile.qh = qh, tile.qw = qw;
 #pragma unroll 1
   for (int tap = tap_begin[residue]; tap < tap_begin[residue + 1]; tap++) {
     const int at = position + tap_offset[tap];
@@ -86,7 +88,7 @@ __device__ __forceinline__ void add_all_marked(const Args &a, const Tile &tile, 
     for (int k = 0; k < GROUPS * 4; k++) {
       const int rw = panel % PAIRS_W * 2 + k / 2 % 2, row = threadIdx.x / 32 % 4 * 2 + k / 2 % 2;
       if (place >= R0 * R1 || rw >= R2) continue;
-      sums[i][k] = add_marked(a, tile, weights + i / PANELS * PANEL_BYTES + row * 128 + threadIdx.x % 32 / 4 * 16, marks, mark,
+      sums[i][k] = add_marked(a, tile.n, tile.group, tile.qd, tile.qh, tile.qw, weights + i / PANELS * PANEL_BYTES + row * 128 + threadIdx.x % 32 / 4 * 16, marks, mark,
                               position + k / 4 * GROUP_POSITIONS + p.cell + k % 2, place * R2 + rw, sums[i][k]);
     }
   }
