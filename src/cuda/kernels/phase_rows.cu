@@ -38,19 +38,38 @@ __device__ __forceinline__ int width_at(const char *row) {
   return bytes % run == 0 ? WHOLE : bytes % (run / 2) == 0 ? HALVES : APART;
 }
 
+// Eight neighbouring lanes copy what lies in whole sectors of a row of `length` elements 16 bytes at once, its ends element by
+// element.
+__device__ __forceinline__ void copy_sectors(char *to, const char *from, int length, int lane) {
+  enum { ELEMENTS = 32 / size_of(Y_TYPE), MOST = (ROW_OUTPUTS / VECTOR + 7) / 8 };
+  const int missing = -((u32)(i64)to / size_of(Y_TYPE)) & (ELEMENTS - 1), head = missing < length ? missing : length;
+  const int vectors = (length - head) / ELEMENTS * 2, behind = head + vectors * VECTOR;
+#pragma unroll
+  for (int i = 0; i < ELEMENTS; i += 8) {
+    if (i + lane < head) copy_element(to, from, i + lane);
+    if (behind + i + lane < length) copy_element(to, from, behind + i + lane);
+  }
+  const uint4 *const source = (const uint4 *)(from + head * size_of(Y_TYPE));
+  uint4 *const target = (uint4 *)(to + head * size_of(Y_TYPE));
+#pragma unroll
+  for (int i = 0; i < MOST; i++)
+    if (i * 8 + lane < vectors) target[i * 8 + lane] = source[i * 8 + lane];
+}
+
 // first: the warp's first channel, of its group.
 __device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, const RowsOfPlace &rows, int first, char *stage) {
-#pragma unroll 1
-  for (int row = 0; row < 8 && first + row < CO; row++) {
-    const int channel = tile.group * CO + first + row;
-    if ((channel < a.y_begin[1]) | (channel >= a.y_end[1])) continue;
+  const int lane = threadIdx.x % 8;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int row = i * 4 + threadIdx.x % 32 / 8, channel = tile.group * CO + first + row;
+    const bool live = (first + row < CO) & (channel >= a.y_begin[1]) & (channel < a.y_end[1]);
     char *const to = a.y.origin + (rows.at + row * a.y.stride[1]) * size_of(Y_TYPE), *const from = row_at(stage, row, to);
-    const int bytes = rows.begin * size_of(Y_TYPE), lane = threadIdx.x % 32;
+    const int bytes = rows.begin * size_of(Y_TYPE), length = live ? rows.end - rows.begin : 0;
     if (a.y_step[2] == 1) {
-      copy_run<32>(to + bytes, from + bytes, rows.end - rows.begin, lane);
+      copy_sectors(to + bytes, from + bytes, length, lane);
     } else {
-      for (int i = rows.begin + lane; i < rows.end; i += 32)
-        copy_element(to + (i64)i * a.y_step[2] * size_of(Y_TYPE), from + i * size_of(Y_TYPE), 0);
+      for (int k = rows.begin + lane; k < rows.begin + length; k += 8)
+        copy_element(to + (i64)k * a.y_step[2] * size_of(Y_TYPE), from + k * size_of(Y_TYPE), 0);
     }
   }
 }
