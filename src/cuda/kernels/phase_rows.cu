@@ -38,43 +38,88 @@ __device__ __forceinline__ int width_at(const char *row) {
   return bytes % run == 0 ? WHOLE : bytes % (run / 2) == 0 ? HALVES : APART;
 }
 
-// Eight neighbouring lanes copy what lies in whole sectors of a row of `length` elements 16 bytes at once, its ends element by
-// element.
-__device__ __forceinline__ void copy_sectors(char *to, const char *from, int length, int lane) {
-  enum { ELEMENTS = 32 / size_of(Y_TYPE), MOST = (ROW_OUTPUTS / VECTOR + 7) / 8 };
+// Eight neighbouring lanes copy what lies in whole sectors of a row 16 bytes at once, its ends element by element.
+struct Row {
+  char *to;
+  const char *from;
+  int head, vectors, behind, length; // elements before the first sector; of 16 bytes; elements before what follows them; all
+};
+
+__device__ __forceinline__ Row row_of(char *to, const char *from, int length) {
+  enum { ELEMENTS = 32 / size_of(Y_TYPE) };
   const int missing = -((u32)(i64)to / size_of(Y_TYPE)) & (ELEMENTS - 1), head = missing < length ? missing : length;
-  const int vectors = (length - head) / ELEMENTS * 2, behind = head + vectors * VECTOR;
+  const int vectors = (length - head) / ELEMENTS * 2;
+  Row row = {to, from, head, vectors, head + vectors * VECTOR, length};
+  return row;
+}
+
+// What a lane copies of a row: all is loaded before any is stored.
+struct Pieces {
+  enum { ENDS = 32 / size_of(Y_TYPE) / 8, MOST = (ROW_OUTPUTS / VECTOR + 7) / 8 };
+  uint4 vector[MOST];
+  u32 head[ENDS], tail[ENDS];
+};
+
+__device__ __forceinline__ u32 element_at(const char *from, int i) {
+  return Y_TYPE == F32 ? ((const u32 *)from)[i] : ((const u16 *)from)[i];
+}
+__device__ __forceinline__ void put_element(char *to, int i, u32 bits) {
+  if (Y_TYPE == F32) ((u32 *)to)[i] = bits;
+  else ((u16 *)to)[i] = (u16)bits;
+}
+
+__device__ __forceinline__ void load_pieces(const Row &row, int lane, Pieces &p) {
 #pragma unroll
-  for (int i = 0; i < ELEMENTS; i += 8) {
-    if (i + lane < head) copy_element(to, from, i + lane);
-    if (behind + i + lane < length) copy_element(to, from, behind + i + lane);
+  for (int i = 0; i < Pieces::ENDS; i++) {
+    if (i * 8 + lane < row.head) p.head[i] = element_at(row.from, i * 8 + lane);
+    if (row.behind + i * 8 + lane < row.length) p.tail[i] = element_at(row.from, row.behind + i * 8 + lane);
   }
-  const uint4 *const source = (const uint4 *)(from + head * size_of(Y_TYPE));
-  uint4 *const target = (uint4 *)(to + head * size_of(Y_TYPE));
 #pragma unroll
-  for (int i = 0; i < MOST; i++)
-    if (i * 8 + lane < vectors) target[i * 8 + lane] = source[i * 8 + lane];
+  for (int i = 0; i < Pieces::MOST; i++)
+    if (i * 8 + lane < row.vectors) p.vector[i] = ((const uint4 *)(row.from + row.head * size_of(Y_TYPE)))[i * 8 + lane];
+}
+
+__device__ __forceinline__ void store_pieces(const Row &row, int lane, const Pieces &p) {
+#pragma unroll
+  for (int i = 0; i < Pieces::MOST; i++)
+    if (i * 8 + lane < row.vectors) ((uint4 *)(row.to + row.head * size_of(Y_TYPE)))[i * 8 + lane] = p.vector[i];
+#pragma unroll
+  for (int i = 0; i < Pieces::ENDS; i++) {
+    if (i * 8 + lane < row.head) put_element(row.to, i * 8 + lane, p.head[i]);
+    if (row.behind + i * 8 + lane < row.length) put_element(row.to, row.behind + i * 8 + lane, p.tail[i]);
+  }
+}
+
+// Rows that are not dense.
+__device__ __forceinline__ void copy_apart(const Row &row, int lane, int step) {
+  for (int i = lane; i < row.length; i += 8) put_element(row.to + (i64)i * step * size_of(Y_TYPE), 0, element_at(row.from, i));
 }
 
 // first: the warp's first channel, of its group.
 __device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, const RowsOfPlace &rows, int first, char *stage) {
   const int lane = threadIdx.x % 8;
+  Row row[2];
+  Pieces pieces[2];
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const int row = i * 4 + threadIdx.x % 32 / 8, channel = tile.group * CO + first + row;
-    const bool live = (first + row < CO) & (channel >= a.y_begin[1]) & (channel < a.y_end[1]);
-    char *const to = a.y.origin + (rows.at + row * a.y.stride[1]) * size_of(Y_TYPE), *const from = row_at(stage, row, to);
-    const int bytes = rows.begin * size_of(Y_TYPE), length = live ? rows.end - rows.begin : 0;
-    if (a.y_step[2] == 1) {
-      copy_sectors(to + bytes, from + bytes, length, lane);
-    } else {
-      for (int k = rows.begin + lane; k < rows.begin + length; k += 8)
-        copy_element(to + (i64)k * a.y_step[2] * size_of(Y_TYPE), from + k * size_of(Y_TYPE), 0);
-    }
+    const int at = i * 4 + threadIdx.x % 32 / 8, channel = tile.group * CO + first + at;
+    const bool live = (first + at < CO) & (channel >= a.y_begin[1]) & (channel < a.y_end[1]);
+    char *const to = a.y.origin + (rows.at + at * a.y.stride[1]) * size_of(Y_TYPE), *const from = row_at(stage, at, to);
+    row[i] = row_of(to + (i64)rows.begin * a.y_step[2] * size_of(Y_TYPE), from + rows.begin * size_of(Y_TYPE),
+                    live ? rows.end - rows.begin : 0);
   }
+  if (a.y_step[2] != 1) {
+    copy_apart(row[0], lane, a.y_step[2]);
+    copy_apart(row[1], lane, a.y_step[2]);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++) load_pieces(row[i], lane, pieces[i]);
+#pragma unroll
+  for (int i = 0; i < 2; i++) store_pieces(row[i], lane, pieces[i]);
 }
 
-// smem: of the block.
+// Where the tail reads no tensor, cells that y does not hold are finished too: there is room for them. smem: of the block.
 __device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, const Place &p, Part part, int round, const Sums &sums,
                                             float *smem) {
   char *const stage = (char *)smem + ROWS_AT + threadIdx.x / 32 * (8 * ROW_PITCH * size_of(Y_TYPE));
@@ -94,7 +139,7 @@ __device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, con
       if (rows.begin < rows.end) {
 #pragma unroll
         for (int group = 0; group < GROUPS; group++)
-          finish_pair<false>(a, here, f, sums, held * PANELS + first / SLOTS * PAIRS_W, group, place, part.d, part.h,
+          finish_pair<!TAIL_READS>(a, here, f, sums, held * PANELS + first / SLOTS * PAIRS_W, group, place, part.d, part.h,
                              group * 8 + p.cell);
       }
       __syncwarp();
