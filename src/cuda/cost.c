@@ -30,6 +30,7 @@ static double finishing_factor(const uc_cuda_kernel *k) {
   if (!k->fused) return 1;
   if (k->gemm) return 1.03;
   if (k->mma) return 3;
+  if (k->phase) return 2;
   if (k->depthwise) return 0.7;
   return k->flat ? 1.25 : 0.8;
 }
@@ -41,9 +42,12 @@ static double together(const double *part, int count) {
   return pow(sum, 1 / OVERLAP);
 }
 
+/* Slots that cuda-scatter loses besides, where it waits for x: measured times over those of its instructions (H200). */
+static double waiting_factor(const uc_cuda_kernel *k) { return k->fused && k->scatter ? 1.8 : 1; }
+
 /* Instructions of all threads, and those for a tile's outputs as much dearer as they were measured to be. */
 static double warp_instructions(const uc_cuda_kernel *k, const uc_cuda_work *w) {
-  return (w->instructions + finishing_factor(k) * w->finishing) / WARP;
+  return (w->instructions * waiting_factor(k) + finishing_factor(k) * w->finishing) / WARP;
 }
 
 /* Clocks of a tile on a multiprocessor that has others to go on with. */

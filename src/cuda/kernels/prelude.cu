@@ -150,7 +150,7 @@ __device__ __forceinline__ float op_softsign(float x) { return x / (1.0f + fabsf
 __device__ __forceinline__ float op_gelu(float x) { return 0.5f * x * erfcf(-0.70710678118654752f * x); }
 __device__ __forceinline__ float op_sigmoid(float x) {
   float e = expf(-fabsf(x));
-  return x >= 0 ? 1.0f / (1.0f + e) : (x != x ? x : e / (1.0f + e));
+  return (x >= 0 ? 1.0f : e) / (1.0f + e);
 }
 // 0.5 x (1 + tanh(u)) is x sigmoid(2 u).
 __device__ __forceinline__ float op_gelu_tanh(float x) {

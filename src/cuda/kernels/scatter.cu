@@ -64,7 +64,12 @@ __device__ __forceinline__ void load_element_if(bool there, const char *from, in
   else to[i / 2 % LOAD_WORDS] = (i % 2 ? to[i / 2 % LOAD_WORDS] : 0) | load_bits_if(there, (const u16 *)from) << i % 2 * 16;
 }
 
-// The lane's next chunk.
+// On its way into the second-level cache.
+__device__ __forceinline__ void prefetch_if(bool there, const char *from) {
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.s32 p, %1, 0;\n\t@p prefetch.global.L2 [%0];\n\t}" ::"l"(from), "r"((int)there));
+}
+
+// The lane's next chunk; the one after the next follows it into the second-level cache, as long as it is of the same plane.
 template <bool WIDE>
 __device__ __forceinline__ void load_chunk(const Args &a, Lane &lane, Raw &raw) {
   const i64 next = a.x.stride[1] * X_SIZE, step = (i64)a.x_step[2] * X_SIZE;
@@ -83,7 +88,8 @@ __device__ __forceinline__ void load_chunk(const Args &a, Lane &lane, Raw &raw) 
     const bool there = WHOLE_CHUNKS || lane.channel + i / PAIR * 4 * PAIR + i % PAIR < CI;
     const char *from = lane.from + i % PAIR * next;
     if (WIDE) load_words_if<LOAD_WORDS>((lane.live != 0) & there, from, to);
-    else
+    if (WIDE && CHUNKS > 2) prefetch_if((lane.live != 0) & (lane.channel + 2 * CHUNK_CHANNELS < CI), from + 2 * CHUNK_CHANNELS * next);
+    if (!WIDE)
 #pragma unroll
       for (int v = 0; v < VECTOR; v++) load_element_if((lane.live >> v & 1) & there, from + v * step, v, to);
     if (i % PAIR == PAIR - 1) lane.from += 4 * PAIR * next;
