@@ -101,6 +101,9 @@ static const char *phase_refuses(const upconv_context *context, const uc_lowered
   if (why) return why;
   if (strcmp(context->target->arch, "sm_90a") != 0)
     return "only sm_90a multiplies operands that both lie in shared memory";
+  const upconv_problem *p = &lowered->conv;
+  if (p->in_channels / p->groups < 2 || p->out_channels / p->groups < 2)
+    return "one input or output channel in a group";
   return cannot_shape(context, lowered, PHASE);
 }
 

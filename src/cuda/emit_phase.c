@@ -27,6 +27,7 @@ void uc_cuda_emit_phase_defines(uc_text *text, const uc_cuda_engine *e, const uc
   uc_cuda_emit_define(text, "ROW_PITCH", p->row_pitch);
   uc_cuda_emit_define(text, "NOTES_BYTES", UC_CUDA_NOTES_BYTES);
   uc_cuda_emit_define(text, "COPIERS", k->copiers);
+  uc_cuda_emit_define(text, "UNITS_AHEAD", k->steps_ahead);
   uc_cuda_emit_define(text, "REGISTERS_KEPT", k->registers_kept);
   uc_cuda_emit_define(text, "REGISTERS_TAKEN", k->registers_taken);
 }

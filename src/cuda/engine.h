@@ -159,7 +159,8 @@ typedef struct uc_cuda_kernel {
   int64_t held,
       shifts; /* gemm: residues with sums of their own; taps, or distinct shifts where residues are columns */
   int64_t copiers, teams_n, round, located_at, barriers_at, sums_at, chunks, stages, x_buffers;
-  int64_t steps_ahead; /* gemm without wgmma: whose operands are loaded together */
+  int64_t
+      steps_ahead; /* gemm without wgmma: whose operands are loaded together; phase: units of x that a thread loads together */
   int64_t strip;       /* neighbouring cells along W that a thread finishes together */
   /* tensor cores: positions of the input loaded together, and by one instruction; words of a plane and of a step of the
      input tile, and by how much planes are shifted */

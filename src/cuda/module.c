@@ -48,8 +48,8 @@ static int64_t fewer_blocks(const uc_cuda_kernel *k) {
   return blocks;
 }
 
-/* Fewer threads on a multiprocessor: fewer blocks or, of one block, fewer teams. Where there is but one, fewer operands that
-   are loaded together. false: nothing is left to give. */
+/* Fewer threads on a multiprocessor: fewer blocks or, of one block, fewer teams. Where there is but one, fewer operands, or
+   units of x, that are loaded together. false: nothing is left to give. */
 static bool give_registers(uc_cuda_kernel *k) {
   if (k->min_blocks > 1) {
     k->min_blocks = fewer_blocks(k);

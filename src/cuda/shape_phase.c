@@ -12,7 +12,7 @@
 
 enum {
   MOST_SUMS = 128, /* registers of a thread that multiplies */
-  MOST_GROUPS = 32,
+  MOST_GROUPS = 16, /* of one product, whose sums must fit the registers that threads are launched with */
   GROUP = 8,          /* cells, neighbours along W */
   BLOCK = 8,          /* channels */
   MOST_UNROLLED = 512, /* products */
@@ -23,8 +23,12 @@ enum {
   VECTOR_BYTES = 16,
   SECTOR = 32,
   COPIERS = 256,
+  MANY_SUMS = 72, /* beyond which threads that multiply take registers of those that copy */
   KEPT_REGISTERS = 80,
   TAKEN_REGISTERS = 176,
+  EVEN_REGISTERS = 120, /* that these keep otherwise, so that nothing of either goes to memory */
+  REST_REGISTERS = 136,
+  UNITS_AHEAD = 8, /* that a thread loads together, four words each */
   UNIT_BYTES = 16,
   PANEL_BYTES = 2048,
   MOST_TAPS = 4096
@@ -349,8 +353,10 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t,
   k->x_buffers = t->buffers;
   k->threads = MULTIPLIERS + COPIERS;
   k->copiers = COPIERS;
-  k->registers_kept = KEPT_REGISTERS;
-  k->registers_taken = TAKEN_REGISTERS;
+  k->steps_ahead = UNITS_AHEAD;
+  bool many = p->panels * p->held * p->groups * 4 > MANY_SUMS;
+  k->registers_kept = many ? KEPT_REGISTERS : EVEN_REGISTERS;
+  k->registers_taken = many ? TAKEN_REGISTERS : REST_REGISTERS;
   k->rt = k->pool >= 0 ? uc_volume(k->residues) : k->residues[2];
   k->residue_groups = uc_volume(k->residues) / k->rt;
   k->strip = 2;

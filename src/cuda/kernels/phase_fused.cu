@@ -49,14 +49,15 @@ __device__ __forceinline__ void copy_weights(const Args &a, const Tile &tile, co
     copy_bulk(to + at, from + at, WEIGHT_BYTES - at < PIECE ? WEIGHT_BYTES - at : PIECE, b.weights);
 }
 
-// What a thread copies together: UNITS units of SPOT positions that are neighbours along W, 32 loads in all.
+// What a thread copies together: UNITS units of SPOT positions that are neighbours along W, UNITS_AHEAD in all.
 enum {
   SPOT = PAIRED ? 2 : 1,
   SPOTS = X_CHANNEL / SPOT,
-  UNITS = QUADS < 4 ? QUADS : 4,
+  MOST_UNITS = UNITS_AHEAD > 1 ? UNITS_AHEAD / 2 : 1,
+  UNITS = QUADS < MOST_UNITS ? QUADS : MOST_UNITS,
   BATCHES = (QUADS + UNITS - 1) / UNITS,
   ITEMS = SPOTS * BATCHES,
-  TOGETHER = 8 / UNITS / SPOT > 1 ? 8 / UNITS / SPOT : 1,
+  TOGETHER = UNITS_AHEAD / UNITS / SPOT > 1 ? UNITS_AHEAD / UNITS / SPOT : 1,
 #ifdef WORD_IS_F32
   WORD_CHANNELS = 1,
 #else
