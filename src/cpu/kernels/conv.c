@@ -13,21 +13,33 @@ enum { REGISTERS = 32, MAX_M = 8, MAX_V = 8 };
 enum { REGISTERS = 16, MAX_M = 4, MAX_V = 8 };
 #endif
 
-/* Channels [m0, m0 + M) and vectors of positions [at, at + V * VL); M and V are constants at every call. */
-UC_INLINE void block(const uc_conv_block *b, int64_t at, int m0, const int M, const int V) {
-  const int64_t stride = b->x_stride, channels = b->channels, mc = b->mc;
+/* Where a block begins. */
+typedef struct place {
+  const float *x, *weight, *bias;
+  float *dst;
+} place;
+
+/* An address that is computed here and not before: there are registers for those of the loop over taps alone. */
+UC_INLINE float *computed_here(float *p) {
+  __asm__("" : "+r"(p));
+  return p;
+}
+
+/* M channels and V vectors of positions; both are constants at every call. */
+UC_INLINE void block(const uc_conv_block *b, place at, const int M, const int V) {
   vf acc[MAX_M][MAX_V];
+  const float *from = computed_here(at.dst);
+  const bool first = b->first;
   UC_UNROLL
   for (int m = 0; m < M; m++) {
     UC_UNROLL
-    for (int v = 0; v < V; v++)
-      acc[m][v] =
-          b->first ? vf_set(0.0F) : vf_load(b->dst + (m0 + m) * b->dst_stride + at + v * VL);
+    for (int v = 0; v < V; v++) acc[m][v] = first ? vf_set(0.0F) : vf_load(from + v * VL);
+    from += b->dst_stride;
   }
   for (int64_t t = 0; t < b->taps; t++) {
-    const float *x = b->x + b->offset[t] + at;
-    const float *w = b->weight + b->weight_row[t] * mc + m0;
-    for (int64_t e = 0; e < channels; e++) {
+    const float *x = at.x + b->offset[t];
+    const float *w = at.weight + b->weight_row[t] * b->mc;
+    for (int64_t e = b->channels; e > 0; e--) {
       vf xv[MAX_V];
       UC_UNROLL
       for (int v = 0; v < V; v++) {
@@ -40,16 +52,18 @@ UC_INLINE void block(const uc_conv_block *b, int64_t at, int m0, const int M, co
         UC_UNROLL
         for (int v = 0; v < V; v++) acc[m][v] += wm * xv[v];
       }
-      x += stride;
-      w += mc;
+      x += b->x_stride;
+      w += b->mc;
     }
   }
+  const int64_t dst_stride = b->dst_stride;
+  float *to = computed_here(at.dst);
   UC_UNROLL
   for (int m = 0; m < M; m++) {
-    vf bias = vf_set(b->bias ? b->bias[m0 + m] : 0.0F);
+    vf bias = vf_set(at.bias[m]);
     UC_UNROLL
-    for (int v = 0; v < V; v++)
-      vf_store(b->dst + (m0 + m) * b->dst_stride + at + v * VL, acc[m][v] + bias);
+    for (int v = 0; v < V; v++) vf_store(to + v * VL, acc[m][v] + bias);
+    to = computed_here(to + dst_stride);
   }
 }
 
@@ -60,45 +74,50 @@ UC_INLINE int max_vectors(const int M) {
   return M == 1 || most > MAX_V ? MAX_V : most;
 }
 
-UC_INLINE void block_v(const uc_conv_block *b, int64_t at, int m0, const int M, int v) {
+/* Blocks side by side; returns where the next one begins. */
+UC_INLINE place blocks(const uc_conv_block *b, place at, const int M, const int V, int64_t count) {
+  if (V > max_vectors(M)) return at;
+  for (; count > 0; count--) {
+    block(b, at, M, V);
+    at.x += V * VL;
+    at.dst += V * VL;
+  }
+  return at;
+}
+
+UC_INLINE place blocks_v(const uc_conv_block *b, place at, const int M, int64_t v, int64_t count) {
   switch (v) {
   case 8:
-    if (max_vectors(M) >= 8) block(b, at, m0, M, 8);
-    break;
+    return blocks(b, at, M, 8, count);
   case 7:
-    if (max_vectors(M) >= 7) block(b, at, m0, M, 7);
-    break;
+    return blocks(b, at, M, 7, count);
   case 6:
-    if (max_vectors(M) >= 6) block(b, at, m0, M, 6);
-    break;
+    return blocks(b, at, M, 6, count);
   case 5:
-    if (max_vectors(M) >= 5) block(b, at, m0, M, 5);
-    break;
+    return blocks(b, at, M, 5, count);
   case 4:
-    if (max_vectors(M) >= 4) block(b, at, m0, M, 4);
-    break;
+    return blocks(b, at, M, 4, count);
   case 3:
-    block(b, at, m0, M, 3);
-    break;
+    return blocks(b, at, M, 3, count);
   case 2:
-    block(b, at, m0, M, 2);
-    break;
+    return blocks(b, at, M, 2, count);
+  case 1:
+    return blocks(b, at, M, 1, count);
   default:
-    block(b, at, m0, M, 1);
-    break;
+    return at;
   }
 }
 
-/* All positions for M channels: vectors are dealt evenly, so that no block is left with a short one. */
+/* All positions for channels [m0, m0 + M): vectors are dealt evenly, so that no block is left with a short one. */
 UC_INLINE void run(const uc_conv_block *b, int m0, const int M) {
-  int64_t left = (b->n + VL - 1) / VL, at = 0;
-  while (left > 0) {
-    int64_t blocks = (left + max_vectors(M) - 1) / max_vectors(M);
-    int v = (int)((left + blocks - 1) / blocks);
-    block_v(b, at, m0, M, v);
-    at += (int64_t)v * VL;
-    left -= v;
-  }
+  static const float none[MAX_M] = {0};
+  place at = {b->x, b->weight + m0, b->bias ? b->bias + m0 : none, b->dst + m0 * b->dst_stride};
+  int64_t vectors = (b->n + VL - 1) / VL;
+  int64_t count = (vectors + max_vectors(M) - 1) / max_vectors(M);
+  if (count == 0) return;
+  int64_t v = vectors / count, wider = vectors % count;
+  at = blocks_v(b, at, M, v + 1, wider);
+  blocks_v(b, at, M, v, count - wider);
 }
 
 void uc_name(conv)(const uc_conv_block *b);
