@@ -76,12 +76,13 @@ typedef struct uc_plane_load {
   int64_t begin, end, n;
 } uc_plane_load;
 
-/* Rows of n floats out of a tile: element i of row r is src[r * row + i % split * residue + i / split], at
-   dst[r * dst_row + i]. */
+/* Rows of n floats out of a tile: element i of row r of plane d is src[d * plane + r * row + i % split * residue + i / split],
+   at dst[d * dst_plane + r * dst_row + i]. */
 typedef struct uc_plane_store {
   float *dst;
   const float *src;
   int64_t dst_row, row, rows;
+  int64_t dst_plane, plane, planes;
   int64_t split, residue; /* split: 1 or 2 */
   int64_t n;
   bool stream; /* whole lines past the caches where they can be had */
@@ -128,7 +129,7 @@ typedef struct uc_isa {
   /* Exactly the elements of memory are read; up to UC_PAD floats beyond the last row of dst are written. */
   void (*load_plane)(const uc_plane_load *plane);
   /* Exactly the rows are written; src is padded. stream_end must follow where it streams. */
-  void (*store_plane)(const uc_plane_store *plane);
+  void (*store_planes)(const uc_plane_store *planes);
   /* For each piece: dst[r * dst_stride + i] = src[r * src_stride + i], r < rows, i < n, or 0: exactly those are read and
      written. Rows are outside: the pieces of one often lie on the same page. */
   void (*copy_pieces)(const uc_piece *piece, int64_t count, int64_t rows, int64_t dst_stride,

@@ -266,9 +266,10 @@ static void store_last(const uc_isa *isa, const uc_layout *l, const float *src, 
   isa->store_transposed(to, t->dtype, t->stride[4], scratch, pitch, channels, l->box.size[2]);
 }
 
-/* Planes of f32 memory whose rows are dense, in one or two residues, go out in one call for each residue along H. What is
-   interleaved past the caches must go there by lines. */
-static bool plane_at_once(const uc_layout *l, const upconv_tensor *t, bool stream, const char *to) {
+/* Channels of f32 memory whose rows are dense, in one or two residues, go out in one call for each residue along D and H. What
+   is interleaved past the caches must go there by lines. */
+static bool planes_at_once(const uc_layout *l, const upconv_tensor *t, bool stream,
+                           const char *to) {
   if (t->dtype != UPCONV_F32 || t->stride[4] != 1 || l->split[2] > 2) return false;
   const int64_t line = UC_ALIGN / (int64_t)sizeof(float);
   bool lines = (uintptr_t)to % UC_ALIGN == 0;
@@ -276,20 +277,25 @@ static bool plane_at_once(const uc_layout *l, const upconv_tensor *t, bool strea
   return l->split[2] == 1 || !stream || lines;
 }
 
-static void store_plane(const uc_isa *isa, const uc_layout *l, const float *src, float *to,
-                        int64_t dst_row, bool stream) {
-  uc_plane_store rows = {.dst_row = l->split[1] * dst_row,
+/* One channel, whose first element goes to `to`: the planes of each residue along D, with the rows of each along H. */
+static void store_planes(const uc_isa *isa, const uc_layout *l, const float *src, float *to,
+                         const upconv_tensor *t, bool stream) {
+  uc_plane_store rows = {.dst_row = l->split[1] * t->stride[3],
                          .row = l->row,
+                         .dst_plane = l->split[0] * t->stride[2],
+                         .plane = l->plane,
                          .split = l->split[2],
                          .residue = l->volume,
                          .n = l->box.size[2],
                          .stream = stream};
-  for (int64_t h = 0; h < l->split[1] && h < l->box.size[1]; h++) {
-    rows.dst = to + h * dst_row;
-    rows.src = src + uc_layout_row(l, 0, h, 0);
-    rows.rows = uc_layout_positions(l, 1, h);
-    isa->store_plane(&rows);
-  }
+  for (int64_t d = 0; d < l->split[0] && d < l->box.size[0]; d++)
+    for (int64_t h = 0; h < l->split[1] && h < l->box.size[1]; h++) {
+      rows.dst = to + d * t->stride[2] + h * t->stride[3];
+      rows.src = src + uc_layout_row(l, d, h, 0);
+      rows.rows = uc_layout_positions(l, 1, h);
+      rows.planes = uc_layout_positions(l, 0, d);
+      isa->store_planes(&rows);
+    }
 }
 
 /* Channels-last memory takes all channels of a row at once, other memory channel by channel. */
@@ -300,15 +306,15 @@ void uc_layout_store(const uc_isa *isa, const uc_layout *l, const float *src,
   int64_t size = (int64_t)upconv_dtype_size(t->dtype);
   char *first =
       (char *)(uintptr_t)element(t, n, c0, l->box.begin[0], l->box.begin[1], l->box.begin[2]);
-  bool planes = !last && plane_at_once(l, t, stream, first);
+  if (!last && planes_at_once(l, t, stream, first)) {
+    for (int64_t c = 0; c < channels; c++)
+      store_planes(isa, l, src + c * l->channel, (float *)(void *)first + c * t->stride[1], t,
+                   stream);
+    return;
+  }
   for (int64_t c = 0; c < (last ? 1 : channels); c++)
     for (int64_t d = 0; d < l->box.size[0]; d++) {
       char *to = first + (c * t->stride[1] + d * t->stride[2]) * size;
-      if (planes) {
-        store_plane(isa, l, src + c * l->channel + uc_layout_row(l, d, 0, 0), (float *)(void *)to,
-                    t->stride[3], stream);
-        continue;
-      }
       for (int64_t h = 0; h < l->box.size[1]; h++, to += t->stride[3] * size)
         if (last) {
           store_last(isa, l, src, to, t, d, h, channels, scratch);

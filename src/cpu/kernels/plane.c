@@ -54,14 +54,16 @@ UC_INLINE void copy_over(float *dst, const float *src, int64_t n) {
 }
 
 static void store_dense(const uc_plane_store *p) {
-  int64_t left = p->rows * p->n;
-  const float *src = p->src;
+  int64_t left = p->planes * p->rows * p->n;
   float *dst = p->dst;
-  for (int64_t r = 0; r < p->rows; r++, src += p->row, dst += p->n, left -= p->n)
-    if (left >= p->n + VL)
-      copy_over(dst, src, p->n);
-    else
-      copy_exact(dst, src, p->n);
+  for (int64_t d = 0; d < p->planes; d++) {
+    const float *src = p->src + d * p->plane;
+    for (int64_t r = 0; r < p->rows; r++, src += p->row, dst += p->n, left -= p->n)
+      if (left >= p->n + VL)
+        copy_over(dst, src, p->n);
+      else
+        copy_exact(dst, src, p->n);
+  }
 }
 
 /* Elements [begin, end) of all rows put together. */
@@ -69,18 +71,18 @@ static void store_part(const uc_plane_store *p, int64_t begin, int64_t end) {
   while (begin < end) {
     int64_t r = begin / p->n, i = begin % p->n, count = p->n - i;
     if (count > end - begin) count = end - begin;
-    copy_exact(p->dst + begin, p->src + r * p->row + i, count);
+    copy_exact(p->dst + begin, p->src + r / p->rows * p->plane + r % p->rows * p->row + i, count);
     begin += count;
   }
 }
 
 /* Whole lines past the caches, with an end of one row and the beginning of the next where they meet; n >= VL. */
 static void stream_dense(const uc_plane_store *p) {
-  int64_t total = p->rows * p->n;
+  int64_t total = p->planes * p->rows * p->n;
   int64_t head = to_line(p->dst);
   if (head > total) head = total;
-  int64_t end = head + (total - head) / LINE * LINE, i = head % p->n;
-  const float *row = p->src + head / p->n * p->row;
+  int64_t end = head + (total - head) / LINE * LINE, i = head % p->n, r = head / p->n % p->rows;
+  const float *row = p->src + head / p->n / p->rows * p->plane + r * p->row;
   store_part(p, 0, head);
   for (int64_t at = head; at < end; at += VL) {
     vf v = vf_load(row + i);
@@ -89,6 +91,10 @@ static void stream_dense(const uc_plane_store *p) {
     if (left <= VL) {
       row += p->row;
       i -= p->n;
+      if (++r == p->rows) {
+        row += p->plane - p->rows * p->row;
+        r = 0;
+      }
       if (left < VL) v = vf_join(v, vf_load(row - left), left);
     }
     vf_stream(p->dst + at, v);
@@ -120,18 +126,8 @@ UC_INLINE void zip_row(float *dst, const float *even, const float *odd, int64_t 
   }
 }
 
-void uc_name(store_plane)(const uc_plane_store *p) {
-  bool whole = (uintptr_t)p->dst % sizeof *p->dst == 0; /* elements do not lie across lines */
-  if (p->split == 1 && p->dst_row == p->n) {
-    if (p->stream && whole && p->n >= VL)
-      stream_dense(p);
-    else
-      store_dense(p);
-    return;
-  }
-  for (int64_t r = 0; r < p->rows; r++) {
-    float *dst = p->dst + r * p->dst_row;
-    const float *src = p->src + r * p->row;
+static void store_rows(const uc_plane_store *p, float *dst, const float *src) {
+  for (int64_t r = 0; r < p->rows; r++, dst += p->dst_row, src += p->row) {
     bool stream = p->stream && (uintptr_t)dst % (LINE * sizeof *dst) == 0;
     if (p->split == 1 && p->stream)
       uc_name(stream_row)(dst, src, p->n);
@@ -141,5 +137,27 @@ void uc_name(store_plane)(const uc_plane_store *p) {
       zip_row(dst, src, src + p->residue, p->n, vf_stream);
     else
       zip_row(dst, src, src + p->residue, p->n, vf_store);
+  }
+}
+
+void uc_name(store_planes)(const uc_plane_store *p) {
+  bool whole = (uintptr_t)p->dst % sizeof *p->dst == 0; /* elements do not lie across lines */
+  bool dense = p->split == 1 && p->dst_row == p->n;
+  if (dense && (p->planes == 1 || p->dst_plane == p->rows * p->n)) {
+    if (p->stream && whole && p->n >= VL)
+      stream_dense(p);
+    else
+      store_dense(p);
+    return;
+  }
+  for (int64_t d = 0; d < p->planes; d++) {
+    uc_plane_store one = *p;
+    one.planes = 1;
+    one.dst += d * p->dst_plane;
+    one.src += d * p->plane;
+    if (dense)
+      uc_name(store_planes)(&one);
+    else
+      store_rows(p, one.dst, one.src);
   }
 }
