@@ -93,7 +93,8 @@ upconv_status uc_engine_check_packed(const uc_engine *engine, const void *packed
 typedef struct uc_tiling {
   int64_t extent[UC_AXES]; /* of the target */
   int64_t tile[UC_AXES], tiles[UC_AXES];
-  bool flat;               /* rows of the convolution's tile follow the input tile's pitch */
+  bool flat;  /* rows of the convolution's tile follow the input tile's pitch */
+  int pooled; /* the step whose pool the convolution's residues go to as they are computed, or 0; they have no tile then */
   int64_t x_size[UC_AXES]; /* input tile */
   int64_t x_channel;       /* pitch */
   int64_t x_channels;      /* channels held */
@@ -107,7 +108,7 @@ typedef struct uc_tiling {
   int64_t sums_residue, sums_channel; /* pitches */
   int64_t segments; /* reductions: parts of the reduced extents, each with sums of its own */
   int64_t scratch;  /* floats per thread */
-  int64_t x_at, taps_at, sums_at, panel_at, pieces_at, row_at, rows_at, channels_at,
+  int64_t x_at, taps_at, least_at, sums_at, panel_at, pieces_at, row_at, rows_at, channels_at,
       steps_at; /* offsets in the scratch, in floats */
 } uc_tiling;
 
@@ -172,9 +173,9 @@ typedef struct uc_tile {
 /* Boxes of all steps for a tile of the target: what each must hold so that the later ones can be computed. */
 void uc_tile_boxes(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *target,
                    uc_box *box);
-/* Layouts of all steps from their boxes. row_pitch of the convolution: 0 or the input tile's. */
+/* Layouts of all steps from their boxes. pooled, flat: the tiling's. */
 void uc_tile_layouts(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *box,
-                     int64_t row_pitch, uc_layout *layout);
+                     const uc_tiling *tiling, uc_layout *layout);
 /* Computes the target's box for the tile's sample, then stores it or adds it to the sums of a segment. */
 void uc_tile_run(uc_tile *tile, const uc_box *target, int64_t segment);
 
@@ -183,7 +184,8 @@ void uc_tile_run(uc_tile *tile, const uc_box *target, int64_t segment);
 int64_t uc_input_begin(const uc_axis *axis, int64_t begin);
 int64_t uc_input_count(const uc_axis *axis, int64_t size);
 
-/* Channels [c0, c1) of the convolution, which begin at a block's first channel. dst: its tile buffer, channel c0 first. */
+/* Channels [c0, c1) of the convolution, which begin at a block's first channel. dst: its tile buffer, or that of the pool to
+   which they go, channel c0 first. */
 void uc_conv_tile(uc_tile *tile, const uc_layout *layout, float *dst, int64_t c0, int64_t c1);
 /* Where sums lie: of samples [n, n + samples), of channels from `channel` on. */
 typedef struct uc_sums {
@@ -200,6 +202,8 @@ void uc_panel_sums(const uc_tile *tile, const uc_layout *layout, int64_t b0, int
 uc_layout uc_panel_layout(const uc_tile *tile, const uc_layout *layout);
 const float *uc_panel_at(const uc_tile *tile, const uc_layout *layout, int64_t n, int64_t channel);
 void uc_panel_take(const uc_tile *tile, const uc_layout *layout, float *dst);
+/* Whether a pooling step keeps a channel's least element, and not the greatest. */
+bool uc_pool_keeps_least(const uc_tile *tile, const uc_step *step, int64_t channel);
 /* One operator step on the channels under way. */
 void uc_op_tile(uc_tile *tile, int step);
 

@@ -89,12 +89,13 @@ static void measure_at(const uc_engine *e, const uc_pass *pass, uc_tiling *t,
     if (pass->step[k].kind == UC_STEP_CONV)
       for (int a = 0; a < UC_AXES; a++)
         grow(&t->x_size[a], uc_input_count(&e->lowered->conv.axis[a], box[k].size[a]));
-  uc_tile_layouts(pass, tail, box, t->flat ? t->x_size[2] : 0, layout);
+  uc_tile_layouts(pass, tail, box, t, layout);
   t->positions = uc_max(t->positions, conv_positions(pass, layout));
   for (int k = 0; k < pass->step_count; k++) {
     const uc_step *step = &pass->step[k];
     grow(widest, box[k].size[2]);
-    grow(&slot_size[step->slot], layout[k].channel * step_channels(e, pass, step, t));
+    if (step->kind != UC_STEP_CONV || !t->pooled)
+      grow(&slot_size[step->slot], layout[k].channel * step_channels(e, pass, step, t));
     if (step->kind == UC_STEP_OP)
       measure_copies(e, pass, tail, step, &layout[k], box, t, slot_size);
   }
@@ -174,6 +175,8 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
   }
   t->taps_at = at;
   at += e->products ? padded(kernel_extents(e) * 6) : padded(4 * e->max_taps);
+  t->least_at = at;
+  if (t->pooled) at += padded(step_channels(e, pass, &pass->step[t->pooled], t));
   at += measure_panels(e, t, at);
   t->rows_at = at;
   at += padded(widest) * (step_channels(e, pass, &pass->step[pass->target], t) + 1);
@@ -370,6 +373,31 @@ static bool choose_panels(chooser *c) {
   return fits(c);
 }
 
+/* The step of the pool that alone reads the convolution and takes of each residue one element or none, in order; 0: there is
+   no such pool. Its windows lie within the convolution's value. */
+static int pooled_step(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK]) {
+  const upconv_epilogue *tail = e->lowered->tail;
+  int conv = 0, pool = 0;
+  while (conv < pass->step_count && pass->step[conv].kind != UC_STEP_CONV) conv++;
+  for (int k = 0; k < pass->step_count; k++)
+    for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
+      if (pass->step[k].source[i] != conv) continue;
+      if (pool || i > 0) return 0;
+      pool = k;
+    }
+  if (!pool || e->chunk < e->group_in) return 0;
+  const upconv_op *op = &tail->op[pass->step[pool].op];
+  if (op->kind != UPCONV_OP_MAX_POOL && op->kind != UPCONV_OP_EXTREME_POOL) return 0;
+  for (int a = 0; a < UC_AXES; a++) {
+    const upconv_window *w = &op->window;
+    int64_t stride = pass->step[conv].split[a], extent = shape[pass->step[pool].op + 1][a + 2];
+    if (w->stride[a] != stride || w->kernel[a] > stride || w->pad_begin[a] != 0) return 0;
+    if (w->kernel[a] > 1 && w->dilation[a] != 1) return 0;
+    if ((extent - 1) * stride + w->kernel[a] > shape[0][a + 2]) return 0;
+  }
+  return pool;
+}
+
 void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK],
                       bool panels, int64_t *slot_at, uc_tiling *t) {
   *t = (uc_tiling){.block_channels = least_round(e, pass), .segments = 1, .samples = 1};
@@ -389,7 +417,9 @@ void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*s
   choose_unit(&c);
   int64_t channels = pass->conv ? shape[0][1] : shape[target][1];
   panels = panels && e->panels && pass->conv && !reduce;
-  if (!(panels && choose_panels(&c)) && !takes_whole(&c, channels)) {
+  bool paneled = panels && choose_panels(&c);
+  if (!paneled && pass->conv && !e->products) t->pooled = pooled_step(e, pass, shape);
+  if (!paneled && !takes_whole(&c, channels)) {
     choose_tile(&c);
     choose_round(&c, channels);
     fits(&c);

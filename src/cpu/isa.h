@@ -35,10 +35,12 @@ typedef struct uc_elementwise {
 
 /*
  * A dense stride-1 correlation of one phase: for mc output channels and n positions
- *   dst[m * dst_stride + i] = init + sum over t < taps, e < channels of
- *                             weight[(weight_row[t] + e) * mc + m] * x[offset[t] + e * x_stride + i] + bias[m]
- * where init is 0 when first, else dst itself. The bias (NULL: none) comes last: a folded one may be far larger than the
- * products, and each of them would be rounded to its scale. dst rows are padded; x may be read up to UC_PAD floats beyond.
+ *   sum[m][i] = init + sum over t < taps, e < channels of
+ *               weight[(weight_row[t] + e) * mc + m] * x[offset[t] + e * x_stride + i] + bias[m]
+ * where init is 0 when first, else dst[m * dst_stride + i], which receives the sum. With `least` (else NULL) init is 0, and dst
+ * receives the sum when first; else it keeps, of itself and the sum, the least where least[m], the greatest elsewhere, and NaN.
+ * The bias (NULL: none) comes last: a folded one may be far larger than the products, and each of them would be rounded to its
+ * scale. dst rows are padded; x may be read up to UC_PAD floats beyond.
  * The order of additions per element is t outer, e inner, whatever n and the address: same bits everywhere.
  */
 typedef struct uc_conv_block {
@@ -51,6 +53,7 @@ typedef struct uc_conv_block {
   int64_t x_stride;
   bool first;
   const float *bias;
+  const bool *least;
   float *dst;
   int64_t dst_stride;
   int64_t n;

@@ -78,13 +78,18 @@ static void op_layout(const uc_pass *pass, const uc_step *step, bool pool, const
   }
 }
 
+/* Step 0 never is a pool of the convolution. */
+static bool takes_residues(const uc_tiling *tiling, int step) {
+  return step > 0 && step == tiling->pooled;
+}
+
 void uc_tile_layouts(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *box,
-                     int64_t row_pitch, uc_layout *layout) {
+                     const uc_tiling *tiling, uc_layout *layout) {
   for (int k = 0; k < pass->step_count; k++) {
     const uc_step *step = &pass->step[k];
-    if (step->kind == UC_STEP_CONV) {
+    if (step->kind == UC_STEP_CONV || takes_residues(tiling, k)) {
       uc_layout_init(&layout[k], &box[k], step->split,
-                     row_pitch ? row_pitch : padded_row(&box[k], step->split));
+                     tiling->flat ? tiling->x_size[2] : padded_row(&box[k], step->split));
       continue;
     }
     if (step->kind == UC_STEP_LOAD) {
@@ -124,7 +129,7 @@ static void run_steps(uc_tile *tile) {
   for (int k = 0; k < pass->step_count; k++) {
     const uc_step *step = &pass->step[k];
     if (step->kind == UC_STEP_LOAD) load_operand(tile, step, &tile->layout[k]);
-    if (step->kind == UC_STEP_OP) uc_op_tile(tile, k);
+    if (step->kind == UC_STEP_OP && !takes_residues(&tile->run->tiling, k)) uc_op_tile(tile, k);
   }
 }
 
@@ -257,8 +262,9 @@ static void run_rounds(uc_tile *tile, int64_t c0, int64_t c1, int64_t channels, 
     tile->c0 = c;
     tile->c1 = round_end(run, c, channels);
     if (conv >= 0 && !sums_are_target(run)) {
-      float *dst = uc_tile_slot(tile, run->pass->step[conv].slot);
-      if (all) dst += c * tile->layout[conv].channel;
+      int to = run->tiling.pooled ? run->tiling.pooled : conv;
+      float *dst = uc_tile_slot(tile, run->pass->step[to].slot);
+      if (all) dst += c * tile->layout[to].channel;
       fill_conv(tile, &tile->layout[conv], dst);
     }
     if (all) continue;
@@ -305,8 +311,7 @@ void uc_tile_run(uc_tile *tile, const uc_box *target, int64_t segment) {
   const uc_run *run = tile->run;
   const upconv_epilogue *tail = run->engine->lowered->tail;
   uc_tile_boxes(run->pass, tail, target, tile->box);
-  uc_tile_layouts(run->pass, tail, tile->box, run->tiling.flat ? run->tiling.x_size[2] : 0,
-                  tile->layout);
+  uc_tile_layouts(run->pass, tail, tile->box, &run->tiling, tile->layout);
   tile->x_count = 0;
   /* with all channels at once the rounds are the convolution's; else every step has the target's channels */
   int64_t channels = run->pass->step[run->pass->target].channels;

@@ -16,6 +16,7 @@ enum { REGISTERS = 16, MAX_M = 4, MAX_V = 8 };
 /* Where a block begins. */
 typedef struct place {
   const float *x, *weight, *bias;
+  const bool *least;
   float *dst;
 } place;
 
@@ -25,15 +26,24 @@ UC_INLINE float *computed_here(float *p) {
   return p;
 }
 
+/* One channel's sums to where they go. */
+UC_INLINE void keep_greatest(float *dst, const vf *sum, const int V, bool least) {
+  UC_UNROLL
+  for (int v = 0; v < V; v++) {
+    vf old = vf_load(dst + v * VL);
+    vf_store(dst + v * VL, least ? vf_min(old, sum[v]) : vf_max(old, sum[v]));
+  }
+}
+
 /* M channels and V vectors of positions; both are constants at every call. */
 UC_INLINE void block(const uc_conv_block *b, place at, const int M, const int V) {
   vf acc[MAX_M][MAX_V];
   const float *from = computed_here(at.dst);
-  const bool first = b->first;
+  const bool zero = b->first || b->least;
   UC_UNROLL
   for (int m = 0; m < M; m++) {
     UC_UNROLL
-    for (int v = 0; v < V; v++) acc[m][v] = first ? vf_set(0.0F) : vf_load(from + v * VL);
+    for (int v = 0; v < V; v++) acc[m][v] = zero ? vf_set(0.0F) : vf_load(from + v * VL);
     from += b->dst_stride;
   }
   for (int64_t t = 0; t < b->taps; t++) {
@@ -57,12 +67,19 @@ UC_INLINE void block(const uc_conv_block *b, place at, const int M, const int V)
     }
   }
   const int64_t dst_stride = b->dst_stride;
+  const bool pools = b->least && !b->first;
   float *to = computed_here(at.dst);
   UC_UNROLL
   for (int m = 0; m < M; m++) {
     vf bias = vf_set(at.bias[m]);
     UC_UNROLL
-    for (int v = 0; v < V; v++) vf_store(to + v * VL, acc[m][v] + bias);
+    for (int v = 0; v < V; v++) acc[m][v] += bias;
+    if (pools) {
+      keep_greatest(to, acc[m], V, at.least[m]);
+    } else {
+      UC_UNROLL
+      for (int v = 0; v < V; v++) vf_store(to + v * VL, acc[m][v]);
+    }
     to = computed_here(to + dst_stride);
   }
 }
@@ -111,7 +128,8 @@ UC_INLINE place blocks_v(const uc_conv_block *b, place at, const int M, int64_t 
 /* All positions for channels [m0, m0 + M): vectors are dealt evenly, so that no block is left with a short one. */
 UC_INLINE void run(const uc_conv_block *b, int m0, const int M) {
   static const float none[MAX_M] = {0};
-  place at = {b->x, b->weight + m0, b->bias ? b->bias + m0 : none, b->dst + m0 * b->dst_stride};
+  place at = {b->x, b->weight + m0, b->bias ? b->bias + m0 : none, b->least ? b->least + m0 : NULL,
+              b->dst + m0 * b->dst_stride};
   int64_t vectors = (b->n + VL - 1) / VL;
   int64_t count = (vectors + max_vectors(M) - 1) / max_vectors(M);
   if (count == 0) return;
