@@ -20,6 +20,11 @@ int64_t uc_input_count(const uc_axis *axis, int64_t size) {
   return (size - 1 + axis->dilation * (axis->kernel - 1)) / axis->stride + 1;
 }
 
+int64_t uc_average_products(const uc_engine *e) {
+  int64_t phases = e->table[0].stride * e->table[1].stride * e->table[2].stride;
+  return uc_max(1, e->kernel_size * e->group_in / phases);
+}
+
 /* ---- the input tile ---- */
 
 static void load_input(uc_tile *tile, const uc_layout *conv, int64_t first, int64_t count,
@@ -72,6 +77,7 @@ typedef struct work {
   float *dst;
   int64_t c0; /* dst's first channel */
   int64_t b0, b1, e0, e1;
+  int64_t products;  /* of an output, on average */
   bool first;        /* nothing is in dst yet */
   const bool *least; /* of the pool, from c0 on, or NULL */
 } work;
@@ -102,6 +108,8 @@ static uc_conv_block common_block(const work *k, const taps *list) {
                          .weight_row = list->row,
                          .x_stride = k->x.channel,
                          .first = k->first,
+                         .drain = k->tile->pending ? &k->tile->pending->drain : NULL,
+                         .products = k->products,
                          .dst_stride = k->out->channel};
 }
 
@@ -281,7 +289,7 @@ void uc_conv_tile(uc_tile *tile, const uc_layout *conv, float *dst, int64_t c0, 
     uc_product_sums(tile, &(uc_sums){dst, conv, c0, tile->n, 1, 0}, b, end);
     return;
   }
-  work k = {.tile = tile, .conv = conv, .dst = dst, .c0 = c0};
+  work k = {.tile = tile, .conv = conv, .dst = dst, .c0 = c0, .products = uc_average_products(e)};
   k.least = find_least(tile, c0, c1);
   k.out = k.least ? &tile->layout[tile->run->tiling.pooled] : conv;
   int64_t groups_held = uc_max(1, tile->run->tiling.x_channels / uc_max(1, e->group_in));

@@ -108,6 +108,9 @@ typedef struct uc_tiling {
   int64_t sums_residue, sums_channel; /* pitches */
   int64_t segments; /* reductions: parts of the reduced extents, each with sums of its own */
   int64_t scratch;  /* floats per thread */
+  bool
+      drains; /* y may be stored while the next round is computed: its step has two buffers, in turns */
+  int64_t spare, drain_at, runs_at;
   int64_t x_at, taps_at, least_at, sums_at, panel_at, pieces_at, row_at, rows_at, channels_at,
       steps_at; /* offsets in the scratch, in floats */
 } uc_tiling;
@@ -126,6 +129,7 @@ typedef struct uc_run {
   bool skip_borders;
   const uc_pass *pass; /* the pass under way */
   bool stream;         /* ... stores past the caches */
+  bool drains;         /* ... while the next round is computed */
   uc_tiling tiling;
   int64_t *slot_at;             /* per slot: offset in the scratch */
   int64_t target_size[UC_AXES]; /* reductions: what is reduced */
@@ -158,9 +162,16 @@ upconv_status uc_engine_execute(const uc_engine *engine, const uc_call *call);
 
 /* ---- one tile ---- */
 
+/* What a thread has still to store, while its tasks go on; in its scratch. */
+typedef struct uc_pending {
+  uc_drain drain;
+  int64_t turn; /* 0 or 1: the buffer that the round under way fills */
+} uc_pending;
+
 typedef struct uc_tile {
   const uc_run *run;
   float *scratch;
+  uc_pending *pending;            /* NULL: rounds are stored at once */
   int64_t n;                      /* sample; the first of them before the steps of panels */
   int64_t samples, part;          /* panels: samples held, and which channels */
   int64_t first_n, first_channel; /* panels: what the sums begin with */
@@ -184,6 +195,8 @@ void uc_tile_run(uc_tile *tile, const uc_box *target, int64_t segment);
 int64_t uc_input_begin(const uc_axis *axis, int64_t begin);
 int64_t uc_input_count(const uc_axis *axis, int64_t size);
 
+/* Products of an output, on average over the phases. */
+int64_t uc_average_products(const uc_engine *engine);
 /* Channels [c0, c1) of the convolution, which begin at a block's first channel. dst: its tile buffer, or that of the pool to
    which they go, channel c0 first. */
 void uc_conv_tile(uc_tile *tile, const uc_layout *layout, float *dst, int64_t c0, int64_t c1);

@@ -26,7 +26,8 @@ enum {
   LEAST_PART = 64,           /* and those for which it is cheap enough, where tasks are few */
   PRODUCT_PART = 32,         /* the same of cpu-products, which gathers once for all taps */
   LEAST_PRODUCT_PART = 8,
-  DEEP = 64 /* products of an output from which on its sums may leave the registers */
+  DRAINING = 16, /* products of an output from which on y is stored while others are computed */
+  DEEP = 64      /* products of an output from which on its sums may leave the registers */
 };
 
 static int64_t padded(int64_t n) { return (n + UC_PAD - 1) / UC_PAD * UC_PAD; }
@@ -150,6 +151,20 @@ static int64_t kernel_extents(const uc_engine *e) {
   return axis[0].kernel + axis[1].kernel + axis[2].kernel;
 }
 
+/* A second buffer of the target, and what of the first is to be stored; returns the end. */
+static int64_t measure_drain(const uc_engine *e, const uc_pass *pass, uc_tiling *t,
+                             const uc_layout *layout, int64_t buffer_at, int64_t buffer,
+                             int64_t at) {
+  if (!t->drains) return at;
+  const uc_step *target = &pass->step[pass->target];
+  int64_t runs = uc_layout_runs(&layout[pass->target], step_channels(e, pass, target, t));
+  t->drain_at = at;
+  t->runs_at = t->drain_at + padded(sizeof(uc_pending) / sizeof(float));
+  at = t->runs_at + padded(runs * (int64_t)(sizeof(uc_line_run) / sizeof(float)));
+  t->spare = at - buffer_at;
+  return at + buffer;
+}
+
 /* Fills the tiling's sizes and the slots' offsets for t->tile. box, layout: room for the steps. */
 static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64_t *slot_at,
                     uc_box *box, uc_layout *layout) {
@@ -167,6 +182,8 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
   /* The input tile first: its channels are read at large steps, and processors fetch ahead at such steps, tens of kilobytes
      beyond its end. That must not be where another thread writes. */
   t->x_at = 0;
+  int target = pass->step[pass->target].slot;
+  int64_t buffer = padded(slot_at[target]);
   int64_t at = padded(t->x_channels * t->x_channel) + 2 * UC_PAD;
   for (int i = 0; i < pass->slot_count; i++) {
     int64_t size = padded(slot_at[i]);
@@ -177,6 +194,7 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
   at += e->products ? padded(kernel_extents(e) * 6) : padded(4 * e->max_taps);
   t->least_at = at;
   if (t->pooled) at += padded(step_channels(e, pass, &pass->step[t->pooled], t));
+  at = measure_drain(e, pass, t, layout, slot_at[target], buffer, at);
   at += measure_panels(e, t, at);
   t->rows_at = at;
   at += padded(widest) * (step_channels(e, pass, &pass->step[pass->target], t) + 1);
@@ -398,6 +416,16 @@ static int pooled_step(const uc_engine *e, const uc_pass *pass, const int64_t (*
   return pool;
 }
 
+/* Whether y is worth storing past the caches while the next round is computed, if its strides allow it; see run.c. With few
+   products an output they take less time than storing it, however it is done. */
+static bool may_drain(const uc_engine *e, const uc_pass *pass, const int64_t shape[UC_RANK]) {
+  double bytes = sizeof(float);
+  for (int a = 0; a < UC_RANK; a++) bytes *= (double)shape[a];
+  return uc_average_products(e) >= DRAINING && pass->reduce_op < 0 &&
+         pass->result == e->program.value_count - 1 && e->lowered->conv.y_dtype == UPCONV_F32 &&
+         bytes > e->stream_bytes;
+}
+
 void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK],
                       bool panels, int64_t *slot_at, uc_tiling *t) {
   *t = (uc_tiling){.block_channels = least_round(e, pass), .segments = 1, .samples = 1};
@@ -418,7 +446,10 @@ void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*s
   int64_t channels = pass->conv ? shape[0][1] : shape[target][1];
   panels = panels && e->panels && pass->conv && !reduce;
   bool paneled = panels && choose_panels(&c);
-  if (!paneled && pass->conv && !e->products) t->pooled = pooled_step(e, pass, shape);
+  if (!paneled && pass->conv && !e->products) {
+    t->pooled = pooled_step(e, pass, shape);
+    t->drains = may_drain(e, pass, shape[pass->result]);
+  }
   if (!paneled && !takes_whole(&c, channels)) {
     choose_tile(&c);
     choose_round(&c, channels);

@@ -33,6 +33,22 @@ typedef struct uc_elementwise {
   float attr[UPCONV_MAX_ATTRS];
 } uc_elementwise;
 
+/* Lines that follow each other in memory. The first one begins with element i of the row at src, which is row h of its plane. */
+typedef struct uc_line_run {
+  float *dst;
+  const float *src;
+  int64_t i, h, lines;
+} uc_line_run;
+
+/* Rows of a tile on their way to memory, past the caches and line by line, while something else is computed: stores that wait
+   for memory then keep nothing else waiting. All zero: there are none. */
+typedef struct uc_drain {
+  uc_line_run now;               /* under way */
+  const uc_line_run *next, *end; /* those to come */
+  int64_t n, row, rows, plane;   /* of uc_plane_store */
+  int64_t residue;               /* ... where split is 2, else 0 */
+} uc_drain;
+
 /*
  * A dense stride-1 correlation of one phase: for mc output channels and n positions
  *   sum[m][i] = init + sum over t < taps, e < channels of
@@ -54,6 +70,8 @@ typedef struct uc_conv_block {
   bool first;
   const float *bias;
   const bool *least;
+  uc_drain *drain;  /* lines to store meanwhile, or NULL */
+  int64_t products; /* ... for each output, about, until they must be done */
   float *dst;
   int64_t dst_stride;
   int64_t n;
@@ -133,6 +151,12 @@ typedef struct uc_isa {
   void (*load_plane)(const uc_plane_load *plane);
   /* Exactly the rows are written; src is padded. stream_end must follow where it streams. */
   void (*store_planes)(const uc_plane_store *planes);
+  /* The same for planes that `drains` accepts, but whole lines are only listed: as many runs as there are rows at most, and
+     their count is returned. */
+  bool (*drains)(const uc_plane_store *planes);
+  int64_t (*list_lines)(const uc_plane_store *planes, uc_line_run *run);
+  /* Stores so many lines, or one more, or all there are. */
+  void (*drain)(uc_drain *drain, int64_t lines);
   /* For each piece: dst[r * dst_stride + i] = src[r * src_stride + i], r < rows, i < n, or 0: exactly those are read and
      written. Rows are outside: the pieces of one often lie on the same page. */
   void (*copy_pieces)(const uc_piece *piece, int64_t count, int64_t rows, int64_t dst_stride,

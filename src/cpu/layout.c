@@ -277,25 +277,67 @@ static bool planes_at_once(const uc_layout *l, const upconv_tensor *t, bool stre
   return l->split[2] == 1 || !stream || lines;
 }
 
-/* One channel, whose first element goes to `to`: the planes of each residue along D, with the rows of each along H. */
+/* The part of a channel whose elements are of residues d and h along D and H; local element (0, 0, 0) goes to `to`. */
+static uc_plane_store residue_planes(const uc_layout *l, const float *src, float *to,
+                                     const upconv_tensor *t, int64_t d, int64_t h) {
+  return (uc_plane_store){.dst = to + d * t->stride[2] + h * t->stride[3],
+                          .src = src + uc_layout_row(l, d, h, 0),
+                          .dst_row = l->split[1] * t->stride[3],
+                          .row = l->row,
+                          .rows = uc_layout_positions(l, 1, h),
+                          .dst_plane = l->split[0] * t->stride[2],
+                          .plane = l->plane,
+                          .planes = uc_layout_positions(l, 0, d),
+                          .split = l->split[2],
+                          .residue = l->volume,
+                          .n = l->box.size[2]};
+}
+
 static void store_planes(const uc_isa *isa, const uc_layout *l, const float *src, float *to,
                          const upconv_tensor *t, bool stream) {
-  uc_plane_store rows = {.dst_row = l->split[1] * t->stride[3],
-                         .row = l->row,
-                         .dst_plane = l->split[0] * t->stride[2],
-                         .plane = l->plane,
-                         .split = l->split[2],
-                         .residue = l->volume,
-                         .n = l->box.size[2],
-                         .stream = stream};
   for (int64_t d = 0; d < l->split[0] && d < l->box.size[0]; d++)
     for (int64_t h = 0; h < l->split[1] && h < l->box.size[1]; h++) {
-      rows.dst = to + d * t->stride[2] + h * t->stride[3];
-      rows.src = src + uc_layout_row(l, d, h, 0);
-      rows.rows = uc_layout_positions(l, 1, h);
-      rows.planes = uc_layout_positions(l, 0, d);
-      isa->store_planes(&rows);
+      uc_plane_store planes = residue_planes(l, src, to, t, d, h);
+      planes.stream = stream;
+      isa->store_planes(&planes);
     }
+}
+
+/* Not only of f32 memory. */
+static float *first_element(const uc_layout *l, const upconv_tensor *t, int64_t n, int64_t c0) {
+  return (float *)(uintptr_t)element(t, n, c0, l->box.begin[0], l->box.begin[1], l->box.begin[2]);
+}
+
+int64_t uc_layout_runs(const uc_layout *l, int64_t channels) {
+  bool rows = l->split[2] > 1;
+  return channels * (rows ? l->box.size[0] * l->box.size[1] : l->split[0] * l->split[1]);
+}
+
+bool uc_layout_drains(const uc_isa *isa, const uc_layout *l, const upconv_tensor *t, int64_t n,
+                      int64_t c0) {
+  float *to = first_element(l, t, n, c0);
+  if (!planes_at_once(l, t, true, (const char *)to)) return false;
+  uc_plane_store planes = residue_planes(l, NULL, to, t, 0, 0);
+  return isa->drains(&planes);
+}
+
+void uc_layout_list(const uc_isa *isa, const uc_layout *l, const float *src, const upconv_tensor *t,
+                    int64_t n, int64_t c0, int64_t channels, uc_line_run *run, uc_drain *drain) {
+  float *to = first_element(l, t, n, c0);
+  *drain = (uc_drain){.next = run,
+                      .n = l->box.size[2],
+                      .row = l->row,
+                      .rows = l->box.size[1],
+                      .plane = l->plane,
+                      .residue = l->split[2] == 2 ? l->volume : 0};
+  for (int64_t c = 0; c < channels; c++)
+    for (int64_t d = 0; d < l->split[0] && d < l->box.size[0]; d++)
+      for (int64_t h = 0; h < l->split[1] && h < l->box.size[1]; h++) {
+        uc_plane_store planes =
+            residue_planes(l, src + c * l->channel, to + c * t->stride[1], t, d, h);
+        run += isa->list_lines(&planes, run);
+      }
+  drain->end = run;
 }
 
 /* Channels-last memory takes all channels of a row at once, other memory channel by channel. */
@@ -304,8 +346,7 @@ void uc_layout_store(const uc_isa *isa, const uc_layout *l, const float *src,
                      float *scratch) {
   bool last = t->stride[1] == 1 && t->stride[4] != 1 && channels > 1;
   int64_t size = (int64_t)upconv_dtype_size(t->dtype);
-  char *first =
-      (char *)(uintptr_t)element(t, n, c0, l->box.begin[0], l->box.begin[1], l->box.begin[2]);
+  char *first = (char *)first_element(l, t, n, c0);
   if (!last && planes_at_once(l, t, stream, first)) {
     for (int64_t c = 0; c < channels; c++)
       store_planes(isa, l, src + c * l->channel, (float *)(void *)first + c * t->stride[1], t,

@@ -65,4 +65,13 @@ void uc_layout_store(const uc_isa *isa, const uc_layout *from, const float *src,
                      const upconv_tensor *tensor, int64_t n, int64_t c0, int64_t channels,
                      bool stream, float *scratch);
 
+/* Whether uc_layout_list takes what uc_layout_store would store past the caches. */
+bool uc_layout_drains(const uc_isa *isa, const uc_layout *from, const upconv_tensor *tensor,
+                      int64_t n, int64_t c0);
+/* Stores what is no whole line, and leaves the lines to `drain`, which reads src. run: room for uc_layout_runs. */
+int64_t uc_layout_runs(const uc_layout *from, int64_t channels);
+void uc_layout_list(const uc_isa *isa, const uc_layout *from, const float *src,
+                    const upconv_tensor *tensor, int64_t n, int64_t c0, int64_t channels,
+                    uc_line_run *run, uc_drain *drain);
+
 #endif

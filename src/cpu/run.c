@@ -45,9 +45,14 @@ static upconv_status set_views(uc_run *run, const uc_workspace *w, char *workspa
 
 /* ---- tiles ---- */
 
+static uc_pending *pending(const uc_run *run, int worker) {
+  return (uc_pending *)(void *)(run->scratch + run->scratch_floats * worker + run->tiling.drain_at);
+}
+
 static void start_tile(const uc_run *run, int worker, int64_t n, uc_tile *tile) {
   int64_t floats = run->scratch_floats * worker;
   *tile = (uc_tile){.run = run, .scratch = run->scratch + floats, .n = n, .samples = 1};
+  if (run->drains) tile->pending = pending(run, worker);
   tile->box = (uc_box *)(void *)(tile->scratch + run->tiling.steps_at);
   tile->layout = (uc_layout *)(void *)(tile->box + run->pass->step_count);
 }
@@ -119,7 +124,13 @@ static void run_store(uc_run *run) {
     count *= job.tiles[a];
   }
   run->stream = streams(run, to);
+  run->drains = run->stream && run->tiling.drains;
+  int threads = uc_threads_count(run->engine->threads);
+  for (int i = 0; i < threads && run->drains; i++) *pending(run, i) = (uc_pending){.turn = 0};
   uc_threads_run(run->engine->threads, count, store_task, &job);
+  for (int i = 0; i < threads && run->drains; i++)
+    run->engine->isa->drain(&pending(run, i)->drain, INT64_MAX);
+  if (run->drains) run->engine->isa->stream_end();
 }
 
 /* ---- spatial reductions ---- */

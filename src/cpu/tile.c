@@ -103,8 +103,12 @@ void uc_tile_layouts(const uc_pass *pass, const upconv_epilogue *tail, const uc_
 
 /* ---- the walk ---- */
 
+static int target_slot(const uc_pass *pass) { return pass->step[pass->target].slot; }
+
 float *uc_tile_slot(const uc_tile *tile, int slot) {
-  return tile->scratch + tile->run->slot_at[slot];
+  const uc_run *run = tile->run;
+  bool second = tile->pending && tile->pending->turn && slot == target_slot(run->pass);
+  return tile->scratch + run->slot_at[slot] + (second ? run->tiling.spare : 0);
 }
 
 int64_t uc_tile_channels(const uc_tile *tile, const uc_step *step) {
@@ -161,7 +165,15 @@ static void store_target(uc_tile *tile, int64_t first) {
     src = uc_panel_at(tile, &layout, tile->n, c0);
     layout = uc_panel_layout(tile, &layout);
   }
-  uc_layout_store(run->engine->isa, &layout, src, to, tile->n, c0, c1 - c0, run->stream,
+  const uc_isa *isa = run->engine->isa;
+  if (tile->pending && uc_layout_drains(isa, &layout, to, tile->n, c0)) {
+    uc_line_run *runs = (uc_line_run *)(void *)(tile->scratch + run->tiling.runs_at);
+    isa->drain(&tile->pending->drain, INT64_MAX);
+    uc_layout_list(isa, &layout, src, to, tile->n, c0, c1 - c0, runs, &tile->pending->drain);
+    tile->pending->turn = !tile->pending->turn;
+    return;
+  }
+  uc_layout_store(isa, &layout, src, to, tile->n, c0, c1 - c0, run->stream,
                   tile->scratch + run->tiling.rows_at);
 }
 

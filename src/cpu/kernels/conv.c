@@ -4,8 +4,7 @@
  * positions. Accumulators stay in registers over all taps and input channels; every input vector loaded serves all
  * output channels, every weight broadcast serves all vectors of the block.
  */
-#include "../isa.h"
-#include "simd.h"
+#include "drain.h"
 
 #if defined(UPCONV_ISA_AVX512) || defined(__aarch64__)
 enum { REGISTERS = 32, MAX_M = 8, MAX_V = 8 };
@@ -18,6 +17,7 @@ typedef struct place {
   const float *x, *weight, *bias;
   const bool *least;
   float *dst;
+  int64_t strip, lines; /* so many lines are stored after so many channels of a tap */
 } place;
 
 /* An address that is computed here and not before: there are registers for those of the loop over taps alone. */
@@ -35,8 +35,41 @@ UC_INLINE void keep_greatest(float *dst, const vf *sum, const int V, bool least)
   }
 }
 
-/* M channels and V vectors of positions; both are constants at every call. */
-UC_INLINE void block(const uc_conv_block *b, place at, const int M, const int V) {
+/* The products of one tap with so many input channels. */
+UC_INLINE void multiply(const uc_conv_block *b, vf acc[MAX_M][MAX_V], const float *x,
+                        const float *w, int64_t channels, const int M, const int V) {
+  for (int64_t e = channels; e > 0; e--) {
+    vf xv[MAX_V];
+    UC_UNROLL
+    for (int v = 0; v < V; v++) {
+      xv[v] = vf_load(x + v * VL);
+      if (M > 1) vf_keep(&xv[v]);
+    }
+    UC_UNROLL
+    for (int m = 0; m < M; m++) {
+      vf wm = vf_set(w[m]);
+      UC_UNROLL
+      for (int v = 0; v < V; v++) acc[m][v] += wm * xv[v];
+    }
+    x += b->x_stride;
+    w += b->mc;
+  }
+}
+
+/* The same with some lines stored after each strip of channels. */
+UC_INLINE void multiply_and_drain(const uc_conv_block *b, vf acc[MAX_M][MAX_V], const float *x,
+                                  const float *w, place at, const int M, const int V) {
+  for (int64_t left = b->channels; left > 0; left -= at.strip) {
+    multiply(b, acc, x, w, left < at.strip ? left : at.strip, M, V);
+    drain_lines(b->drain, at.lines);
+    x += at.strip * b->x_stride;
+    w += at.strip * b->mc;
+  }
+}
+
+/* M channels and V vectors of positions; these and whether lines are stored meanwhile are constants at every call. */
+UC_INLINE void block(const uc_conv_block *b, place at, const int M, const int V,
+                     const bool drains) {
   vf acc[MAX_M][MAX_V];
   const float *from = computed_here(at.dst);
   const bool zero = b->first || b->least;
@@ -49,22 +82,10 @@ UC_INLINE void block(const uc_conv_block *b, place at, const int M, const int V)
   for (int64_t t = 0; t < b->taps; t++) {
     const float *x = at.x + b->offset[t];
     const float *w = at.weight + b->weight_row[t] * b->mc;
-    for (int64_t e = b->channels; e > 0; e--) {
-      vf xv[MAX_V];
-      UC_UNROLL
-      for (int v = 0; v < V; v++) {
-        xv[v] = vf_load(x + v * VL);
-        if (M > 1) vf_keep(&xv[v]);
-      }
-      UC_UNROLL
-      for (int m = 0; m < M; m++) {
-        vf wm = vf_set(w[m]);
-        UC_UNROLL
-        for (int v = 0; v < V; v++) acc[m][v] += wm * xv[v];
-      }
-      x += b->x_stride;
-      w += b->mc;
-    }
+    if (drains)
+      multiply_and_drain(b, acc, x, w, at, M, V);
+    else
+      multiply(b, acc, x, w, b->channels, M, V);
   }
   const int64_t dst_stride = b->dst_stride;
   const bool pools = b->least && !b->first;
@@ -91,11 +112,15 @@ UC_INLINE int max_vectors(const int M) {
   return M == 1 || most > MAX_V ? MAX_V : most;
 }
 
-/* Blocks side by side; returns where the next one begins. */
+/* Blocks side by side, of which the widest store lines meanwhile; returns where the next one begins. */
 UC_INLINE place blocks(const uc_conv_block *b, place at, const int M, const int V, int64_t count) {
   if (V > max_vectors(M)) return at;
+  const bool widest = V == max_vectors(M);
   for (; count > 0; count--) {
-    block(b, at, M, V);
+    if (widest && b->drain)
+      block(b, at, M, V, true);
+    else
+      block(b, at, M, V, false);
     at.x += V * VL;
     at.dst += V * VL;
   }
@@ -125,11 +150,27 @@ UC_INLINE place blocks_v(const uc_conv_block *b, place at, const int M, int64_t 
   }
 }
 
+/* Stores that a processor takes at once while it multiplies: between them, products of so many channels at least. */
+enum { STRIP = 8 };
+
+/* As many lines as blocks of M channels and V vectors fill meanwhile. */
+UC_INLINE void share_lines(const uc_conv_block *b, int sums, place *at) {
+  at->strip = b->channels;
+  at->lines = 0;
+  if (!b->drain) return;
+  if (at->strip > STRIP) at->strip = STRIP;
+  at->lines = (sums * at->strip + b->products * LINE - 1) / (b->products * LINE);
+}
+
 /* All positions for channels [m0, m0 + M): vectors are dealt evenly, so that no block is left with a short one. */
 UC_INLINE void run(const uc_conv_block *b, int m0, const int M) {
   static const float none[MAX_M] = {0};
-  place at = {b->x, b->weight + m0, b->bias ? b->bias + m0 : none, b->least ? b->least + m0 : NULL,
-              b->dst + m0 * b->dst_stride};
+  place at = {.x = b->x,
+              .weight = b->weight + m0,
+              .bias = b->bias ? b->bias + m0 : none,
+              .least = b->least ? b->least + m0 : NULL,
+              .dst = b->dst + m0 * b->dst_stride};
+  share_lines(b, M * max_vectors(M) * VL, &at);
   int64_t vectors = (b->n + VL - 1) / VL;
   int64_t count = (vectors + max_vectors(M) - 1) / max_vectors(M);
   if (count == 0) return;

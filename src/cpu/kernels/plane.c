@@ -3,7 +3,7 @@
  * Rows of a plane into a tile and out of one, all in one call: rows are short, and calls for each took as long as the
  * convolution's products. What a vector holds beyond a row's end is written where the next row comes to lie.
  */
-#include "shuffle.h"
+#include "drain.h"
 #include "table.h"
 
 /* By way of a register: a loop of plain copies would become a call of memcpy, which is longer than most rows. */
@@ -76,30 +76,24 @@ static void store_part(const uc_plane_store *p, int64_t begin, int64_t end) {
   }
 }
 
-/* Whole lines past the caches, with an end of one row and the beginning of the next where they meet; n >= VL. */
-static void stream_dense(const uc_plane_store *p) {
+/* n >= VL: parts of lines at both ends are stored, the lines between are the run. */
+static uc_line_run list_dense(const uc_plane_store *p) {
   int64_t total = p->planes * p->rows * p->n;
   int64_t head = to_line(p->dst);
   if (head > total) head = total;
-  int64_t end = head + (total - head) / LINE * LINE, i = head % p->n, r = head / p->n % p->rows;
-  const float *row = p->src + head / p->n / p->rows * p->plane + r * p->row;
+  int64_t lines = (total - head) / LINE, r = head / p->n;
   store_part(p, 0, head);
-  for (int64_t at = head; at < end; at += VL) {
-    vf v = vf_load(row + i);
-    int64_t left = p->n - i;
-    i += VL;
-    if (left <= VL) {
-      row += p->row;
-      i -= p->n;
-      if (++r == p->rows) {
-        row += p->plane - p->rows * p->row;
-        r = 0;
-      }
-      if (left < VL) v = vf_join(v, vf_load(row - left), left);
-    }
-    vf_stream(p->dst + at, v);
-  }
-  store_part(p, end, total);
+  store_part(p, head + lines * LINE, total);
+  return (uc_line_run){.dst = p->dst + head,
+                       .src = p->src + r / p->rows * p->plane + r % p->rows * p->row,
+                       .i = head % p->n,
+                       .h = r % p->rows,
+                       .lines = lines};
+}
+
+static void stream_dense(const uc_plane_store *p) {
+  uc_drain d = {.now = list_dense(p), .n = p->n, .row = p->row, .rows = p->rows, .plane = p->plane};
+  while (d.now.lines > 0) drain_dense(&d);
 }
 
 /* ---- rows of two residues ---- */
@@ -140,11 +134,18 @@ static void store_rows(const uc_plane_store *p, float *dst, const float *src) {
   }
 }
 
+/* Rows of one residue without gaps in memory. */
+static bool is_dense(const uc_plane_store *p) {
+  return p->split == 1 && p->dst_row == p->n && (p->planes == 1 || p->dst_plane == p->rows * p->n);
+}
+
+static bool whole_elements(const uc_plane_store *p) {
+  return (uintptr_t)p->dst % sizeof *p->dst == 0; /* they do not lie across lines */
+}
+
 void uc_name(store_planes)(const uc_plane_store *p) {
-  bool whole = (uintptr_t)p->dst % sizeof *p->dst == 0; /* elements do not lie across lines */
-  bool dense = p->split == 1 && p->dst_row == p->n;
-  if (dense && (p->planes == 1 || p->dst_plane == p->rows * p->n)) {
-    if (p->stream && whole && p->n >= VL)
+  if (is_dense(p)) {
+    if (p->stream && whole_elements(p) && p->n >= VL)
       stream_dense(p);
     else
       store_dense(p);
@@ -155,9 +156,32 @@ void uc_name(store_planes)(const uc_plane_store *p) {
     one.planes = 1;
     one.dst += d * p->dst_plane;
     one.src += d * p->plane;
-    if (dense)
+    if (is_dense(&one))
       uc_name(store_planes)(&one);
     else
       store_rows(p, one.dst, one.src);
   }
 }
+
+bool uc_name(drains)(const uc_plane_store *p) {
+  if (p->split == 1) return is_dense(p) && whole_elements(p) && p->n >= VL;
+  bool lines = (uintptr_t)p->dst % (LINE * sizeof *p->dst) == 0 && p->dst_row % LINE == 0 &&
+               p->dst_plane % LINE == 0;
+  return lines && p->n % (2 * LINE) == 0;
+}
+
+int64_t uc_name(list_lines)(const uc_plane_store *p, uc_line_run *run) {
+  if (p->split == 1) {
+    *run = list_dense(p);
+    return run->lines > 0;
+  }
+  uc_line_run *next = run;
+  for (int64_t d = 0; d < p->planes; d++)
+    for (int64_t r = 0; r < p->rows; r++)
+      *next++ = (uc_line_run){.dst = p->dst + d * p->dst_plane + r * p->dst_row,
+                              .src = p->src + d * p->plane + r * p->row,
+                              .lines = p->n / LINE};
+  return next - run;
+}
+
+void uc_name(drain)(uc_drain *d, int64_t lines) { drain_lines(d, lines); }
