@@ -82,7 +82,7 @@ static void beside_the_next_round(void) {
   } plans[] = {
       {"n64 ci4 co32 in256x256 k3 p1 | relu", true},   /* 36 products an output */
       {"n64 ci32 co32 g32 in256x256 k4 s2 p1", false}, /* 4 */
-      {"n1 ci4 co32 in256x256 k3 p1 | relu", false},   /* the caches hold it */
+      {"n1 ci4 co32 in256x256 k3 p1 | relu", false},   /* the caches hold x and y */
       {"n64 ci4 co32 in256x256 k3 p1 y=f16", false},
   };
   for (size_t i = 0; i < CHECK_COUNT(plans); i++) {

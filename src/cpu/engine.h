@@ -54,7 +54,7 @@ enum {
 typedef struct uc_engine {
   const uc_isa *isa;
   uc_threads *threads;
-  double stream_bytes; /* a y larger than this is stored past the caches */
+  double stream_bytes; /* y is stored past the caches where x and y together have so many bytes */
   uc_lowered *lowered;
   uc_program program;
   bool panels;   /* candidates cpu-panels and cpu-products: sums of several samples at once */

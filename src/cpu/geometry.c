@@ -418,12 +418,17 @@ static int pooled_step(const uc_engine *e, const uc_pass *pass, const int64_t (*
 
 /* Whether y is worth storing past the caches while the next round is computed, if its strides allow it; see run.c. With few
    products an output they take less time than storing it, however it is done. */
-static bool may_drain(const uc_engine *e, const uc_pass *pass, const int64_t shape[UC_RANK]) {
-  double bytes = sizeof(float);
-  for (int a = 0; a < UC_RANK; a++) bytes *= (double)shape[a];
+static bool may_drain(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK]) {
+  const upconv_problem *conv = &e->lowered->conv;
+  double y = sizeof(float), x = (double)upconv_dtype_size(conv->x_dtype) *
+                                (double)conv->in_channels / (double)conv->out_channels;
+  for (int a = 0; a < UC_RANK; a++) {
+    y *= (double)shape[pass->result][a];
+    x *= (double)shape[0][a] / (a < 2 ? 1 : (double)conv->axis[a - 2].stride);
+  }
   return uc_average_products(e) >= DRAINING && pass->reduce_op < 0 &&
-         pass->result == e->program.value_count - 1 && e->lowered->conv.y_dtype == UPCONV_F32 &&
-         bytes > e->stream_bytes;
+         pass->result == e->program.value_count - 1 && conv->y_dtype == UPCONV_F32 &&
+         x + y >= e->stream_bytes;
 }
 
 void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK],
@@ -448,7 +453,7 @@ void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*s
   bool paneled = panels && choose_panels(&c);
   if (!paneled && pass->conv && !e->products) {
     t->pooled = pooled_step(e, pass, shape);
-    t->drains = may_drain(e, pass, shape[pass->result]);
+    t->drains = may_drain(e, pass, shape);
   }
   if (!paneled && !takes_whole(&c, channels)) {
     choose_tile(&c);

@@ -101,14 +101,19 @@ static int64_t stored_run(const uc_run *run, const upconv_tensor *to) {
   return dense ? row * uc_min(run->tiling.tile[1], to->shape[3]) : row;
 }
 
-/* Whether storing past the caches pays: they could not hold y, and what is stored is whole lines for the most part. */
+static double tensor_bytes(const upconv_tensor *t) {
+  double bytes = (double)upconv_dtype_size(t->dtype);
+  for (int a = 0; a < UC_RANK; a++) bytes *= (double)t->shape[a];
+  return bytes;
+}
+
+/* Whether storing past the caches pays: they could not hold x and y, and what is stored is whole lines for the most part. */
 static bool streams(const uc_run *run, const upconv_tensor *to) {
   enum { LEAST_RUN = 32 };
-  double bytes = sizeof(float);
-  for (int a = 0; a < UC_RANK; a++) bytes *= (double)to->shape[a];
+  double bytes = tensor_bytes(&run->call->x) + tensor_bytes(to);
   bool last = run->pass->result == run->engine->program.value_count - 1;
   return last && to->dtype == UPCONV_F32 && to->stride[4] == 1 &&
-         stored_run(run, to) >= LEAST_RUN && bytes > run->engine->stream_bytes;
+         stored_run(run, to) >= LEAST_RUN && bytes >= run->engine->stream_bytes;
 }
 
 static void run_store(uc_run *run) {
