@@ -27,20 +27,41 @@ int64_t uc_average_products(const uc_engine *e) {
 
 /* ---- the input tile ---- */
 
-static void load_input(uc_tile *tile, const uc_layout *conv, int64_t first, int64_t count,
-                       uc_layout *x) {
-  const uc_run *run = tile->run;
+static uc_box input_box(const uc_run *run, const uc_box *conv) {
   const uc_axis *axis = run->engine->lowered->conv.axis;
   uc_box box;
   for (int a = 0; a < UC_AXES; a++) {
-    box.begin[a] = uc_input_begin(&axis[a], conv->box.begin[a]);
+    box.begin[a] = uc_input_begin(&axis[a], conv->begin[a]);
     box.size[a] = run->tiling.x_size[a];
   }
+  return box;
+}
+
+/* What will be loaded after channels [first, first + count): the next ones, or the first ones of the task that follows. */
+static void fetch_next(const uc_tile *tile, const uc_layout *conv, int64_t first, int64_t count) {
+  const uc_run *run = tile->run;
+  int64_t channels = run->engine->lowered->conv.in_channels, c = first + count;
+  bool more = c < channels;
+  if (!more) c = 0;
+  uc_box box = input_box(run, more ? &conv->box : &tile->next);
+  uc_fetch_run *runs = (uc_fetch_run *)(void *)(tile->scratch + run->tiling.fetch_at);
+  int64_t listed = 0;
+  if (more || tile->next.size[0] > 0)
+    listed = uc_layout_fetch(&box, &run->call->x, more ? tile->n : tile->next_n, c,
+                             uc_min(count, channels - c), runs);
+  tile->pending->beside.fetch = (uc_fetch){.next = runs, .end = runs + listed};
+}
+
+static void load_input(uc_tile *tile, const uc_layout *conv, int64_t first, int64_t count,
+                       uc_layout *x) {
+  const uc_run *run = tile->run;
+  uc_box box = input_box(run, &conv->box);
   uc_layout_init(x, &box, (const int64_t[]){1, 1, 1}, box.size[2]);
   x->channel = run->tiling.x_channel;
   if (tile->x_count == count && tile->x_first == first) return;
   uc_layout_load(run->engine->isa, x, tile->scratch + run->tiling.x_at, &run->call->x, tile->n,
                  first, count);
+  if (tile->pending) fetch_next(tile, conv, first, count);
   tile->x_first = first;
   tile->x_count = count;
 }
@@ -108,7 +129,7 @@ static uc_conv_block common_block(const work *k, const taps *list) {
                          .weight_row = list->row,
                          .x_stride = k->x.channel,
                          .first = k->first,
-                         .drain = k->tile->pending ? &k->tile->pending->drain : NULL,
+                         .beside = k->tile->pending ? &k->tile->pending->beside : NULL,
                          .products = k->products,
                          .dst_stride = k->out->channel};
 }

@@ -108,9 +108,8 @@ typedef struct uc_tiling {
   int64_t sums_residue, sums_channel; /* pitches */
   int64_t segments; /* reductions: parts of the reduced extents, each with sums of its own */
   int64_t scratch;  /* floats per thread */
-  bool
-      drains; /* y may be stored while the next round is computed: its step has two buffers, in turns */
-  int64_t spare, drain_at, runs_at;
+  bool drains; /* y may be stored while the next round is computed: its buffer is two, in turns */
+  int64_t spare, drain_at, runs_at, fetch_at;
   int64_t x_at, taps_at, least_at, sums_at, panel_at, pieces_at, row_at, rows_at, channels_at,
       steps_at; /* offsets in the scratch, in floats */
 } uc_tiling;
@@ -162,16 +161,18 @@ upconv_status uc_engine_execute(const uc_engine *engine, const uc_call *call);
 
 /* ---- one tile ---- */
 
-/* What a thread has still to store, while its tasks go on; in its scratch. */
+/* What a thread has still to store and will read, while its tasks go on; in its scratch. */
 typedef struct uc_pending {
-  uc_drain drain;
+  uc_beside beside;
   int64_t turn; /* 0 or 1: the buffer that the round under way fills */
 } uc_pending;
 
 typedef struct uc_tile {
   const uc_run *run;
   float *scratch;
-  uc_pending *pending;            /* NULL: rounds are stored at once */
+  uc_pending *pending; /* NULL: rounds are stored at once */
+  uc_box next;         /* pending: the convolution's, of the task that follows, if it has a size */
+  int64_t next_n;
   int64_t n;                      /* sample; the first of them before the steps of panels */
   int64_t samples, part;          /* panels: samples held, and which channels */
   int64_t first_n, first_channel; /* panels: what the sums begin with */
@@ -181,6 +182,8 @@ typedef struct uc_tile {
   int64_t x_first, x_count; /* channels that the input tile holds; count 0: none yet */
 } uc_tile;
 
+/* The convolution's step, or -1. */
+int uc_conv_step(const uc_pass *pass);
 /* Boxes of all steps for a tile of the target: what each must hold so that the later ones can be computed. */
 void uc_tile_boxes(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *target,
                    uc_box *box);

@@ -160,7 +160,9 @@ static int64_t measure_drain(const uc_engine *e, const uc_pass *pass, uc_tiling 
   int64_t runs = uc_layout_runs(&layout[pass->target], step_channels(e, pass, target, t));
   t->drain_at = at;
   t->runs_at = t->drain_at + padded(sizeof(uc_pending) / sizeof(float));
-  at = t->runs_at + padded(runs * (int64_t)(sizeof(uc_line_run) / sizeof(float)));
+  t->fetch_at = t->runs_at + padded(runs * (int64_t)(sizeof(uc_line_run) / sizeof(float)));
+  int64_t planes = t->x_channels * t->x_size[0];
+  at = t->fetch_at + padded(planes * (int64_t)(sizeof(uc_fetch_run) / sizeof(float)));
   t->spare = at - buffer_at;
   return at + buffer;
 }
@@ -395,8 +397,7 @@ static bool choose_panels(chooser *c) {
    no such pool. Its windows lie within the convolution's value. */
 static int pooled_step(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK]) {
   const upconv_epilogue *tail = e->lowered->tail;
-  int conv = 0, pool = 0;
-  while (conv < pass->step_count && pass->step[conv].kind != UC_STEP_CONV) conv++;
+  int conv = uc_conv_step(pass), pool = 0;
   for (int k = 0; k < pass->step_count; k++)
     for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
       if (pass->step[k].source[i] != conv) continue;

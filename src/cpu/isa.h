@@ -49,6 +49,23 @@ typedef struct uc_drain {
   int64_t residue;               /* ... where split is 2, else 0 */
 } uc_drain;
 
+/* Lines of memory, from the one that holds `at`, which will be read before long. */
+typedef struct uc_fetch_run {
+  const char *at;
+  int64_t lines;
+} uc_fetch_run;
+
+typedef struct uc_fetch {
+  uc_fetch_run now;
+  const uc_fetch_run *next, *end;
+} uc_fetch;
+
+/* What goes on with memory while products are computed. */
+typedef struct uc_beside {
+  uc_drain drain;
+  uc_fetch fetch;
+} uc_beside;
+
 /*
  * A dense stride-1 correlation of one phase: for mc output channels and n positions
  *   sum[m][i] = init + sum over t < taps, e < channels of
@@ -70,8 +87,8 @@ typedef struct uc_conv_block {
   bool first;
   const float *bias;
   const bool *least;
-  uc_drain *drain;  /* lines to store meanwhile, or NULL */
-  int64_t products; /* ... for each output, about, until they must be done */
+  uc_beside *beside; /* what goes on meanwhile, or NULL */
+  int64_t products;  /* ... for each output, about, until all lines must be stored */
   float *dst;
   int64_t dst_stride;
   int64_t n;

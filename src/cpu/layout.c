@@ -252,6 +252,25 @@ void uc_layout_load(const uc_isa *isa, const uc_layout *to, float *dst, const up
     }
 }
 
+int64_t uc_layout_fetch(const uc_box *box, const upconv_tensor *t, int64_t n, int64_t c0,
+                        int64_t channels, uc_fetch_run *run) {
+  uc_range in[UC_AXES];
+  for (int a = 0; a < UC_AXES; a++) {
+    uc_range part = clip(present(t, a), box->begin[a], box->size[a]);
+    in[a] = (uc_range){box->begin[a] + part.begin, box->begin[a] + part.end};
+    if (part.begin == part.end) return 0;
+  }
+  if (t->stride[4] != 1 || 2 * (in[2].end - in[2].begin) < t->stride[3]) return 0;
+  uc_fetch_run *next = run;
+  for (int64_t c = c0; c < c0 + channels; c++)
+    for (int64_t d = in[0].begin; d < in[0].end; d++) {
+      const char *first = element(t, n, c, d, in[1].begin, in[2].begin);
+      const char *last = element(t, n, c, d, in[1].end - 1, in[2].end - 1);
+      *next++ = (uc_fetch_run){first, (last - first) / UC_ALIGN + 1};
+    }
+  return next - run;
+}
+
 static void store_last(const uc_isa *isa, const uc_layout *l, const float *src, char *to,
                        const upconv_tensor *t, int64_t d, int64_t h, int64_t channels,
                        float *scratch) {
@@ -275,6 +294,19 @@ static bool planes_at_once(const uc_layout *l, const upconv_tensor *t, bool stre
   bool lines = (uintptr_t)to % UC_ALIGN == 0;
   for (int a = 1; a < 4; a++) lines = lines && t->stride[a] % line == 0;
   return l->split[2] == 1 || !stream || lines;
+}
+
+void uc_layout_touch(const uc_layout *l, const upconv_tensor *t, int64_t n) {
+  const int64_t *begin = l->box.begin, *size = l->box.size;
+  if (l->split[2] > 1) return;
+  int64_t step = t->stride[1] * (int64_t)upconv_dtype_size(t->dtype);
+  const char *first = element(t, n, t->offset[1], begin[0], begin[1], begin[2]);
+  const char *last = element(t, n, t->offset[1], begin[0] + size[0] - 1, begin[1] + size[1] - 1,
+                             begin[2] + size[2] - 1);
+  for (int64_t c = 0; c < t->shape[1]; c++) {
+    __builtin_prefetch(first + c * step, 1);
+    __builtin_prefetch(last + c * step, 1);
+  }
 }
 
 /* The part of a channel whose elements are of residues d and h along D and H; local element (0, 0, 0) goes to `to`. */

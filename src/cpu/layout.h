@@ -74,4 +74,13 @@ void uc_layout_list(const uc_isa *isa, const uc_layout *from, const float *src,
                     const upconv_tensor *tensor, int64_t n, int64_t c0, int64_t channels,
                     uc_line_run *run, uc_drain *drain);
 
+/* Where a box of channels [c0, c0 + channels) lies, as far as the tensor has it: a run for each plane whose rows lie close to each
+   other; returns how many. */
+int64_t uc_layout_fetch(const uc_box *box, const upconv_tensor *tensor, int64_t n, int64_t c0,
+                        int64_t channels, uc_fetch_run *run);
+
+/* Fetches the lines in which the box begins and ends in each channel: they are not stored as a whole, and stores that follow wait
+   until they are there. */
+void uc_layout_touch(const uc_layout *layout, const upconv_tensor *tensor, int64_t n);
+
 #endif

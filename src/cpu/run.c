@@ -72,25 +72,46 @@ typedef struct store_job {
   uc_box whole;
   int64_t tiles[UC_AXES];
   int64_t groups; /* of samples */
+  int64_t count;  /* of tasks */
 } store_job;
 
-static void store_task(void *argument, int64_t task, int worker) {
-  const store_job *job = argument;
+/* Its tile; *n: the first of its samples, *part: which channels. */
+static uc_box find_task(const store_job *job, int64_t task, int64_t *n, int64_t *part) {
+  const uc_tiling *tiling = &job->run->tiling;
   int64_t index[UC_AXES];
   for (int a = UC_AXES - 1; a >= 0; a--) {
     index[a] = task % job->tiles[a];
     task /= job->tiles[a];
   }
   /* parts of the output channels outermost: tasks that run at the same time share weights */
-  const uc_tiling *tiling = &job->run->tiling;
-  int64_t n = task % job->groups * tiling->samples;
+  *n = task % job->groups * tiling->samples;
+  *part = task / job->groups;
+  return grid_box(tiling, &job->whole, index);
+}
+
+/* Most tasks are followed by the next one on the same thread. */
+static void find_next(const store_job *job, int64_t task, uc_tile *tile) {
+  const uc_run *run = job->run;
+  int64_t n, part;
+  if (!tile->pending || task + 1 >= job->count) return;
+  uc_box target = find_task(job, task + 1, &n, &part);
+  uc_tile_boxes(run->pass, run->engine->lowered->tail, &target, tile->box);
+  tile->next = tile->box[uc_conv_step(run->pass)];
+  tile->next_n = run->n0 + n;
+}
+
+static void store_task(void *argument, int64_t task, int worker) {
+  const store_job *job = argument;
+  const uc_run *run = job->run;
+  int64_t n, part;
+  uc_box box = find_task(job, task, &n, &part);
   uc_tile tile;
-  start_tile(job->run, worker, job->run->n0 + n, &tile);
-  tile.samples = uc_min(tiling->samples, job->run->batch - n);
-  tile.part = task / job->groups;
-  uc_box box = grid_box(tiling, &job->whole, index);
+  start_tile(run, worker, run->n0 + n, &tile);
+  tile.samples = uc_min(run->tiling.samples, run->batch - n);
+  tile.part = part;
+  find_next(job, task, &tile);
   uc_tile_run(&tile, &box, 0);
-  if (job->run->stream) job->run->engine->isa->stream_end();
+  if (run->stream) run->engine->isa->stream_end();
 }
 
 /* Floats that are stored one after the other without a gap: a row of a tile, or a plane of whole rows in natural order. */
@@ -120,21 +141,22 @@ static void run_store(uc_run *run) {
   store_job job = {.run = run};
   const upconv_tensor *to = &run->kept[run->pass->result];
   job.groups = uc_ceil_div(run->batch, run->tiling.samples);
-  int64_t count = job.groups;
-  if (run->tiling.panels) count *= uc_ceil_div(run->engine->block_count, run->tiling.part_blocks);
+  job.count = job.groups;
+  if (run->tiling.panels)
+    job.count *= uc_ceil_div(run->engine->block_count, run->tiling.part_blocks);
   for (int a = 0; a < UC_AXES; a++) {
     job.whole.begin[a] = to->offset[a + 2];
     job.whole.size[a] = to->shape[a + 2];
     job.tiles[a] = uc_ceil_div(job.whole.size[a], run->tiling.tile[a]);
-    count *= job.tiles[a];
+    job.count *= job.tiles[a];
   }
   run->stream = streams(run, to);
   run->drains = run->stream && run->tiling.drains;
   int threads = uc_threads_count(run->engine->threads);
   for (int i = 0; i < threads && run->drains; i++) *pending(run, i) = (uc_pending){.turn = 0};
-  uc_threads_run(run->engine->threads, count, store_task, &job);
+  uc_threads_run(run->engine->threads, job.count, store_task, &job);
   for (int i = 0; i < threads && run->drains; i++)
-    run->engine->isa->drain(&pending(run, i)->drain, INT64_MAX);
+    run->engine->isa->drain(&pending(run, i)->beside.drain, INT64_MAX);
   if (run->drains) run->engine->isa->stream_end();
 }
 

@@ -7,6 +7,12 @@
 
 #include "../checked.h"
 
+int uc_conv_step(const uc_pass *pass) {
+  for (int k = 0; k < pass->step_count; k++)
+    if (pass->step[k].kind == UC_STEP_CONV) return k;
+  return -1;
+}
+
 /* ---- boxes ---- */
 
 static void need(uc_box *box, const uc_box *more) {
@@ -137,12 +143,6 @@ static void run_steps(uc_tile *tile) {
   }
 }
 
-static int conv_step(const uc_pass *pass) {
-  for (int k = 0; k < pass->step_count; k++)
-    if (pass->step[k].kind == UC_STEP_CONV) return k;
-  return -1;
-}
-
 /* ---- sinks: what becomes of the target ---- */
 
 /* Sums of panels that nothing follows are stored from where they are. */
@@ -168,8 +168,9 @@ static void store_target(uc_tile *tile, int64_t first) {
   const uc_isa *isa = run->engine->isa;
   if (tile->pending && uc_layout_drains(isa, &layout, to, tile->n, c0)) {
     uc_line_run *runs = (uc_line_run *)(void *)(tile->scratch + run->tiling.runs_at);
-    isa->drain(&tile->pending->drain, INT64_MAX);
-    uc_layout_list(isa, &layout, src, to, tile->n, c0, c1 - c0, runs, &tile->pending->drain);
+    uc_drain *drain = &tile->pending->beside.drain;
+    isa->drain(drain, INT64_MAX);
+    uc_layout_list(isa, &layout, src, to, tile->n, c0, c1 - c0, runs, drain);
     tile->pending->turn = !tile->pending->turn;
     return;
   }
@@ -268,8 +269,10 @@ static void fill_conv(uc_tile *tile, const uc_layout *layout, float *dst) {
 
 static void run_rounds(uc_tile *tile, int64_t c0, int64_t c1, int64_t channels, int64_t segment) {
   const uc_run *run = tile->run;
-  int conv = conv_step(run->pass);
+  int conv = uc_conv_step(run->pass);
   bool all = run->pass->all_channels;
+  if (tile->pending)
+    uc_layout_touch(&tile->layout[run->pass->target], &run->kept[run->pass->result], tile->n);
   for (int64_t c = all ? 0 : round_begin(run, c0); c < c1; c = tile->c1) {
     tile->c0 = c;
     tile->c1 = round_end(run, c, channels);
@@ -299,7 +302,7 @@ static void run_part(uc_tile *tile, int64_t c0, int64_t c1, int64_t segment) {
   if (b0 == b1) return;
   tile->first_channel = e->block[b0].channel;
   tile->first_n = tile->n;
-  const uc_layout *conv = &tile->layout[conv_step(run->pass)];
+  const uc_layout *conv = &tile->layout[uc_conv_step(run->pass)];
   if (e->products) {
     uc_layout layout = uc_panel_layout(tile, conv);
     uc_sums sums = {tile->scratch + run->tiling.sums_at,

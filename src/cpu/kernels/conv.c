@@ -61,7 +61,8 @@ UC_INLINE void multiply_and_drain(const uc_conv_block *b, vf acc[MAX_M][MAX_V], 
                                   const float *w, place at, const int M, const int V) {
   for (int64_t left = b->channels; left > 0; left -= at.strip) {
     multiply(b, acc, x, w, left < at.strip ? left : at.strip, M, V);
-    drain_lines(b->drain, at.lines);
+    drain_lines(&b->beside->drain, at.lines);
+    fetch_line(&b->beside->fetch);
     x += at.strip * b->x_stride;
     w += at.strip * b->mc;
   }
@@ -117,7 +118,7 @@ UC_INLINE place blocks(const uc_conv_block *b, place at, const int M, const int 
   if (V > max_vectors(M)) return at;
   const bool widest = V == max_vectors(M);
   for (; count > 0; count--) {
-    if (widest && b->drain)
+    if (widest && b->beside)
       block(b, at, M, V, true);
     else
       block(b, at, M, V, false);
@@ -157,7 +158,7 @@ enum { STRIP = 8 };
 UC_INLINE void share_lines(const uc_conv_block *b, int sums, place *at) {
   at->strip = b->channels;
   at->lines = 0;
-  if (!b->drain) return;
+  if (!b->beside) return;
   if (at->strip > STRIP) at->strip = STRIP;
   at->lines = (sums * at->strip + b->products * LINE - 1) / (b->products * LINE);
 }

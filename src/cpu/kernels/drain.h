@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of a tile's rows to memory, past the caches: a few at a time, between other things. */
+/* Lines of a tile's rows to memory, past the caches, and lines of memory to the caches: a few at a time, between other things. */
 #ifndef UPCONV_CPU_DRAIN_H
 #define UPCONV_CPU_DRAIN_H
 
@@ -7,8 +7,7 @@
 #include "shuffle.h"
 
 /* Of rows that follow each other without gaps in memory: with an end of one row and the beginning of the next where they meet. */
-UC_INLINE void drain_dense(uc_drain *d) {
-  uc_line_run *now = &d->now;
+UC_INLINE void drain_dense(const uc_drain *d, uc_line_run *now) {
   UC_UNROLL
   for (int q = 0; q < LINE; q += VL) {
     vf v = vf_load(now->src + now->i);
@@ -30,8 +29,7 @@ UC_INLINE void drain_dense(uc_drain *d) {
 }
 
 /* Two lines of two residues. */
-UC_INLINE void drain_zip(uc_drain *d) {
-  uc_line_run *now = &d->now;
+UC_INLINE void drain_zip(const uc_drain *d, uc_line_run *now) {
   UC_UNROLL
   for (int q = 0; q < LINE; q += VL) {
     vf a = vf_load(now->src + now->i + q), b = vf_load(now->src + now->i + q + d->residue);
@@ -43,18 +41,31 @@ UC_INLINE void drain_zip(uc_drain *d) {
   now->lines -= 2;
 }
 
+/* The next line of what will be read, into the second-level cache: the first is full of what is read now. */
+UC_INLINE void fetch_line(uc_fetch *f) {
+  if (f->now.lines == 0) {
+    if (f->next == f->end) return;
+    f->now = *f->next++;
+  }
+  __builtin_prefetch(f->now.at, 0, 2);
+  f->now.at += LINE * sizeof(float);
+  f->now.lines--;
+}
+
 UC_INLINE void drain_lines(uc_drain *d, int64_t lines) {
+  uc_line_run now = d->now; /* in registers: stores might change what d points to */
   while (lines > 0) {
-    if (d->now.lines == 0) {
-      if (d->next == d->end) return;
-      d->now = *d->next++;
+    if (now.lines == 0) {
+      if (d->next == d->end) break;
+      now = *d->next++;
     }
     if (d->residue)
-      drain_zip(d);
+      drain_zip(d, &now);
     else
-      drain_dense(d);
+      drain_dense(d, &now);
     lines -= d->residue ? 2 : 1;
   }
+  d->now = now;
 }
 
 #endif

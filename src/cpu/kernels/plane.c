@@ -93,7 +93,7 @@ static uc_line_run list_dense(const uc_plane_store *p) {
 
 static void stream_dense(const uc_plane_store *p) {
   uc_drain d = {.now = list_dense(p), .n = p->n, .row = p->row, .rows = p->rows, .plane = p->plane};
-  while (d.now.lines > 0) drain_dense(&d);
+  drain_lines(&d, d.now.lines);
 }
 
 /* ---- rows of two residues ---- */
