@@ -113,12 +113,22 @@ UC_INLINE int max_vectors(const int M) {
   return M == 1 || most > MAX_V ? MAX_V : most;
 }
 
-/* Blocks side by side, of which the widest store lines meanwhile; returns where the next one begins. */
+/* Stores that a processor takes at once while it multiplies: between them, products of so many channels at least. */
+enum { STRIP = 8 };
+
+/* As many lines as the block's sums fill meanwhile. */
+UC_INLINE void share_lines(const uc_conv_block *b, int sums, place *at) {
+  at->strip = b->channels < STRIP ? b->channels : STRIP;
+  at->lines = (sums * at->strip + b->products * LINE - 1) / (b->products * LINE);
+}
+
+/* Blocks side by side, of which the wider ones store lines meanwhile; returns where the next one begins. */
 UC_INLINE place blocks(const uc_conv_block *b, place at, const int M, const int V, int64_t count) {
   if (V > max_vectors(M)) return at;
-  const bool widest = V == max_vectors(M);
+  const bool wide = 2 * V > max_vectors(M);
+  if (wide && b->beside) share_lines(b, M * V * VL, &at);
   for (; count > 0; count--) {
-    if (widest && b->beside)
+    if (wide && b->beside)
       block(b, at, M, V, true);
     else
       block(b, at, M, V, false);
@@ -151,18 +161,6 @@ UC_INLINE place blocks_v(const uc_conv_block *b, place at, const int M, int64_t 
   }
 }
 
-/* Stores that a processor takes at once while it multiplies: between them, products of so many channels at least. */
-enum { STRIP = 8 };
-
-/* As many lines as blocks of M channels and V vectors fill meanwhile. */
-UC_INLINE void share_lines(const uc_conv_block *b, int sums, place *at) {
-  at->strip = b->channels;
-  at->lines = 0;
-  if (!b->beside) return;
-  if (at->strip > STRIP) at->strip = STRIP;
-  at->lines = (sums * at->strip + b->products * LINE - 1) / (b->products * LINE);
-}
-
 /* All positions for channels [m0, m0 + M): vectors are dealt evenly, so that no block is left with a short one. */
 UC_INLINE void run(const uc_conv_block *b, int m0, const int M) {
   static const float none[MAX_M] = {0};
@@ -171,7 +169,6 @@ UC_INLINE void run(const uc_conv_block *b, int m0, const int M) {
               .bias = b->bias ? b->bias + m0 : none,
               .least = b->least ? b->least + m0 : NULL,
               .dst = b->dst + m0 * b->dst_stride};
-  share_lines(b, M * max_vectors(M) * VL, &at);
   int64_t vectors = (b->n + VL - 1) / VL;
   int64_t count = (vectors + max_vectors(M) - 1) / max_vectors(M);
   if (count == 0) return;
