@@ -56,13 +56,16 @@ UC_INLINE void multiply(const uc_conv_block *b, vf acc[MAX_M][MAX_V], const floa
   }
 }
 
-/* The same with some lines stored after each strip of channels. */
+/* Lines that are fetched after each strip: enough for k2 s2, which reads the most for what it multiplies. */
+enum { FETCHED = 2 };
+
+/* The same with some lines stored after each strip of channels, and some fetched. */
 UC_INLINE void multiply_and_drain(const uc_conv_block *b, vf acc[MAX_M][MAX_V], const float *x,
                                   const float *w, place at, const int M, const int V) {
   for (int64_t left = b->channels; left > 0; left -= at.strip) {
     multiply(b, acc, x, w, left < at.strip ? left : at.strip, M, V);
     drain_lines(&b->beside->drain, at.lines);
-    fetch_line(&b->beside->fetch);
+    for (int i = 0; i < FETCHED; i++) fetch_line(&b->beside->fetch);
     x += at.strip * b->x_stride;
     w += at.strip * b->mc;
   }
