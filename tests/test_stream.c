@@ -65,6 +65,8 @@ static void same_bits(void) {
       "n2 ci16 co12 g2 in30x64 k3x4 s1x2 p1 | hardswish",
       "n1 ci16 co30 in61x64 k3 s2 p1 bias | max_pool 2 | mul 3",
       "n3 ci8 co6 in33x48 k4 s2 p1 | softmax",
+      "n2 ci9 co9 g9 in61x64 k4 s2 p1",
+      "n2 ci6 co6 g6 in50x70 k3 p1 | relu",
   };
   for (int threads = 1; threads <= 3; threads++) {
     upconv_context_options options = {.threads = threads};
@@ -80,9 +82,10 @@ static void beside_the_next_round(void) {
     const char *text;
     bool wanted;
   } plans[] = {
-      {"n64 ci4 co32 in256x256 k3 p1 | relu", true},   /* 36 products an output */
-      {"n64 ci32 co32 g32 in256x256 k4 s2 p1", false}, /* 4 */
-      {"n1 ci4 co32 in256x256 k3 p1 | relu", false},   /* the caches hold x and y */
+      {"n64 ci4 co32 in256x256 k3 p1 | relu", true}, /* 36 products an output */
+      {"n64 ci32 co32 g32 in256x256 k4 s2 p1", true},
+      {"n64 ci4 co32 in256x256 k2 s2", false},       /* 4 */
+      {"n1 ci4 co32 in256x256 k3 p1 | relu", false}, /* the caches hold x and y */
       {"n64 ci4 co32 in256x256 k3 p1 y=f16", false},
   };
   for (size_t i = 0; i < CHECK_COUNT(plans); i++) {

@@ -418,7 +418,8 @@ static int pooled_step(const uc_engine *e, const uc_pass *pass, const int64_t (*
 }
 
 /* Whether y is worth storing past the caches while the next round is computed, if its strides allow it; see run.c. With few
-   products an output they take less time than storing it, however it is done. */
+   products an output they take less time than storing it, however it is done; with one channel a group the little that is
+   stored at once goes well with them. */
 static bool may_drain(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK]) {
   const upconv_problem *conv = &e->lowered->conv;
   double y = sizeof(float), x = (double)upconv_dtype_size(conv->x_dtype) *
@@ -427,7 +428,7 @@ static bool may_drain(const uc_engine *e, const uc_pass *pass, const int64_t (*s
     y *= (double)shape[pass->result][a];
     x *= (double)shape[0][a] / (a < 2 ? 1 : (double)conv->axis[a - 2].stride);
   }
-  return uc_average_products(e) >= DRAINING && pass->reduce_op < 0 &&
+  return (e->group_out == 1 || uc_average_products(e) >= DRAINING) && pass->reduce_op < 0 &&
          pass->result == e->program.value_count - 1 && conv->y_dtype == UPCONV_F32 &&
          x + y >= e->stream_bytes;
 }

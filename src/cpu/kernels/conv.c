@@ -56,22 +56,27 @@ UC_INLINE void multiply(const uc_conv_block *b, vf acc[MAX_M][MAX_V], const floa
   }
 }
 
-/* Lines that are fetched after each strip: enough for k2 s2, which reads the most for what it multiplies. */
+/* Lines that are fetched at once: enough for k2 s2, which reads the most for what it multiplies. */
 enum { FETCHED = 2 };
+
+UC_INLINE void go_on(const uc_conv_block *b, int64_t lines) {
+  drain_lines(&b->beside->drain, lines);
+  for (int i = 0; i < FETCHED; i++) fetch_line(&b->beside->fetch);
+}
 
 /* The same with some lines stored after each strip of channels, and some fetched. */
 UC_INLINE void multiply_and_drain(const uc_conv_block *b, vf acc[MAX_M][MAX_V], const float *x,
                                   const float *w, place at, const int M, const int V) {
   for (int64_t left = b->channels; left > 0; left -= at.strip) {
     multiply(b, acc, x, w, left < at.strip ? left : at.strip, M, V);
-    drain_lines(&b->beside->drain, at.lines);
-    for (int i = 0; i < FETCHED; i++) fetch_line(&b->beside->fetch);
+    go_on(b, at.lines);
     x += at.strip * b->x_stride;
     w += at.strip * b->mc;
   }
 }
 
-/* M channels and V vectors of positions; these and whether lines are stored meanwhile are constants at every call. */
+/* M channels and V vectors of positions; these and whether lines are stored meanwhile are constants at every call. One channel
+   takes so little time that it stores lines when it is done. */
 UC_INLINE void block(const uc_conv_block *b, place at, const int M, const int V,
                      const bool drains) {
   vf acc[MAX_M][MAX_V];
@@ -86,11 +91,12 @@ UC_INLINE void block(const uc_conv_block *b, place at, const int M, const int V,
   for (int64_t t = 0; t < b->taps; t++) {
     const float *x = at.x + b->offset[t];
     const float *w = at.weight + b->weight_row[t] * b->mc;
-    if (drains)
+    if (drains && M > 1)
       multiply_and_drain(b, acc, x, w, at, M, V);
     else
       multiply(b, acc, x, w, b->channels, M, V);
   }
+  if (drains && M == 1) go_on(b, at.lines);
   const int64_t dst_stride = b->dst_stride;
   const bool pools = b->least && !b->first;
   float *to = computed_here(at.dst);
@@ -129,7 +135,8 @@ UC_INLINE void share_lines(const uc_conv_block *b, int sums, place *at) {
 UC_INLINE place blocks(const uc_conv_block *b, place at, const int M, const int V, int64_t count) {
   if (V > max_vectors(M)) return at;
   const bool wide = 2 * V > max_vectors(M);
-  if (wide && b->beside) share_lines(b, M * V * VL, &at);
+  if (wide && b->beside && M > 1) share_lines(b, M * V * VL, &at);
+  if (M == 1) at.lines = (V * VL + LINE - 1) / LINE;
   for (; count > 0; count--) {
     if (wide && b->beside)
       block(b, at, M, V, true);
