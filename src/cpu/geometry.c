@@ -120,7 +120,8 @@ static int64_t measure_products(const uc_engine *e, uc_tiling *t, int64_t at) {
   const int64_t pitch = UC_RUN + UC_PAD, per_piece = sizeof(uc_span) / sizeof(float);
   t->panel_at = at;
   t->pieces_at = t->panel_at + (e->chunk + UC_MAX_MC) * pitch + 2 * UC_PAD;
-  t->row_at = t->pieces_at + padded((UC_MAX_MC * UC_RUN + 1) * per_piece);
+  t->fetch_at = t->pieces_at + padded((UC_MAX_MC * UC_RUN + 1) * per_piece);
+  t->row_at = t->fetch_at + padded(e->chunk * (int64_t)(sizeof(uc_fetch_run) / sizeof(float)));
   return t->row_at + e->chunk * pitch + UC_PAD;
 }
 
