@@ -17,7 +17,8 @@ typedef struct place {
   const float *x, *weight, *bias;
   const bool *least;
   float *dst;
-  int64_t strip, lines; /* so many lines are stored after so many channels of a tap */
+  int64_t strip, strips,
+      lines; /* so many lines are stored after so many channels of a tap, or after all */
 } place;
 
 /* An address that is computed here and not before: there are registers for those of the loop over taps alone. */
@@ -59,9 +60,9 @@ UC_INLINE void multiply(const uc_conv_block *b, vf acc[MAX_M][MAX_V], const floa
 /* Lines that are fetched at once: enough for k2 s2, which reads the most for what it multiplies. */
 enum { FETCHED = 2 };
 
-UC_INLINE void go_on(const uc_conv_block *b, int64_t lines) {
+UC_INLINE void go_on(const uc_conv_block *b, int64_t lines, int64_t strips) {
   drain_lines(&b->beside->drain, lines);
-  for (int i = 0; i < FETCHED; i++) fetch_line(&b->beside->fetch);
+  for (int64_t i = 0; i < FETCHED * strips; i++) fetch_line(&b->beside->fetch);
 }
 
 /* The same with some lines stored after each strip of channels, and some fetched. */
@@ -69,14 +70,19 @@ UC_INLINE void multiply_and_drain(const uc_conv_block *b, vf acc[MAX_M][MAX_V], 
                                   const float *w, place at, const int M, const int V) {
   for (int64_t left = b->channels; left > 0; left -= at.strip) {
     multiply(b, acc, x, w, left < at.strip ? left : at.strip, M, V);
-    go_on(b, at.lines);
+    go_on(b, at.lines, 1);
     x += at.strip * b->x_stride;
     w += at.strip * b->mc;
   }
 }
 
-/* M channels and V vectors of positions; these and whether lines are stored meanwhile are constants at every call. One channel
-   takes so little time that it stores lines when it is done. */
+/* When lines are stored: between the products of a block, when these are done, or when the sums are stored. A block of one
+   channel is done soon, and where sums take all registers they would have to leave them. */
+UC_INLINE bool drains_within(const int M) { return M > 1 && REGISTERS >= 32; }
+UC_INLINE bool drains_before_end(const int M) { return M == 1; }
+UC_INLINE bool drains_after(const int M) { return M > 1 && REGISTERS < 32; }
+
+/* M channels and V vectors of positions; these and whether lines are stored meanwhile are constants at every call. */
 UC_INLINE void block(const uc_conv_block *b, place at, const int M, const int V,
                      const bool drains) {
   vf acc[MAX_M][MAX_V];
@@ -91,12 +97,12 @@ UC_INLINE void block(const uc_conv_block *b, place at, const int M, const int V,
   for (int64_t t = 0; t < b->taps; t++) {
     const float *x = at.x + b->offset[t];
     const float *w = at.weight + b->weight_row[t] * b->mc;
-    if (drains && M > 1)
+    if (drains && drains_within(M))
       multiply_and_drain(b, acc, x, w, at, M, V);
     else
       multiply(b, acc, x, w, b->channels, M, V);
   }
-  if (drains && M == 1) go_on(b, at.lines);
+  if (drains && drains_before_end(M)) go_on(b, at.lines, 1);
   const int64_t dst_stride = b->dst_stride;
   const bool pools = b->least && !b->first;
   float *to = computed_here(at.dst);
@@ -113,6 +119,7 @@ UC_INLINE void block(const uc_conv_block *b, place at, const int M, const int V,
     }
     to = computed_here(to + dst_stride);
   }
+  if (drains && drains_after(M)) go_on(b, at.lines, at.strips);
 }
 
 /* Vectors per block for M channels: as many as the registers hold, with the inputs and a weight. One channel reads its
@@ -125,9 +132,13 @@ UC_INLINE int max_vectors(const int M) {
 /* Stores that a processor takes at once while it multiplies: between them, products of so many channels at least. */
 enum { STRIP = 8 };
 
-/* As many lines as the block's sums fill meanwhile. */
-UC_INLINE void share_lines(const uc_conv_block *b, int sums, place *at) {
+/* As many lines as the block's sums fill. */
+UC_INLINE void share_lines(const uc_conv_block *b, const int M, const int V, place *at) {
+  const int sums = M * V * VL;
+  at->lines = (sums + LINE - 1) / LINE;
   at->strip = b->channels < STRIP ? b->channels : STRIP;
+  at->strips = (b->channels + STRIP - 1) / STRIP;
+  if (!drains_within(M)) return;
   at->lines = (sums * at->strip + b->products * LINE - 1) / (b->products * LINE);
 }
 
@@ -135,8 +146,7 @@ UC_INLINE void share_lines(const uc_conv_block *b, int sums, place *at) {
 UC_INLINE place blocks(const uc_conv_block *b, place at, const int M, const int V, int64_t count) {
   if (V > max_vectors(M)) return at;
   const bool wide = 2 * V > max_vectors(M);
-  if (wide && b->beside && M > 1) share_lines(b, M * V * VL, &at);
-  if (M == 1) at.lines = (V * VL + LINE - 1) / LINE;
+  if (wide && b->beside) share_lines(b, M, V, &at);
   for (; count > 0; count--) {
     if (wide && b->beside)
       block(b, at, M, V, true);
