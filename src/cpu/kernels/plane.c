@@ -98,12 +98,15 @@ static void stream_dense(const uc_plane_store *p) {
 
 /* ---- rows of two residues ---- */
 
-/* Elements [j, ...) of a row of which `left` are there. */
+/* `left` elements of a row, fewer than both vectors. */
 UC_INLINE void zip_end(float *dst, vf first, vf second, int64_t left) {
-  float lane[2 * VL];
-  vf_store(lane, first);
-  vf_store(lane + VL, second);
-  copy_exact(dst, lane, left);
+  if (left >= VL) {
+    vf_store(dst, first);
+    dst += VL;
+    left -= VL;
+    first = second;
+  }
+  if (left > 0) vf_store_n(dst, first, left);
 }
 
 UC_INLINE void zip_row(float *dst, const float *even, const float *odd, int64_t n,
