@@ -8,6 +8,7 @@
  * Input positions ascend and taps descend, so an output's contributions come in the order of the inputs, however positions
  * are dealt to tiles and runs: chunk by chunk, and within a chunk input by input.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "../checked.h"
@@ -58,10 +59,12 @@ typedef struct part {
 } part;
 
 static part find_part(const work *k, int64_t position) {
-  int64_t width = length(k->in[2]), row = position / width, samples = k->to->samples;
+  int64_t width = length(k->in[2]), rows = length(k->in[1]), samples = k->to->samples;
+  assert(width > 0 && rows > 0); /* there are positions */
+  int64_t row = position / width;
   part p = {.n = k->to->n + row % samples, .w = k->in[2].begin + position % width};
-  p.h = k->in[1].begin + row / samples % length(k->in[1]);
-  p.d = k->in[0].begin + row / samples / length(k->in[1]);
+  p.h = k->in[1].begin + row / samples % rows;
+  p.d = k->in[0].begin + row / samples / rows;
   p.count = uc_min(k->in[2].end - p.w, k->end - position);
   return p;
 }
