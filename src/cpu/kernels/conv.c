@@ -60,12 +60,13 @@ UC_INLINE void multiply(const uc_conv_block *b, vf acc[MAX_M][MAX_V], const floa
 /* Lines that are fetched at once: enough for k2 s2, which reads the most for what it multiplies. */
 enum { FETCHED = 2 };
 
+/* Stores so many lines, and fetches some for each of so many strips of channels. */
 UC_INLINE void go_on(const uc_conv_block *b, int64_t lines, int64_t strips) {
   drain_lines(&b->beside->drain, lines);
   for (int64_t i = 0; i < FETCHED * strips; i++) fetch_line(&b->beside->fetch);
 }
 
-/* The same with some lines stored after each strip of channels, and some fetched. */
+/* multiply, with some lines stored and some fetched after each strip of channels. */
 UC_INLINE void multiply_and_drain(const uc_conv_block *b, vf acc[MAX_M][MAX_V], const float *x,
                                   const float *w, place at, const int M, const int V) {
   for (int64_t left = b->channels; left > 0; left -= at.strip) {
