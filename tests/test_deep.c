@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the random suite's small problems do not reach on the CPU: several chunks of input channels, several runs of positions,
- * groups of samples, parts of the output channels; the convolution and a pool, laid out differently, in one operator. Every candidate with every instruction set, for 1, 2, 3 and 7 threads,
- * against the oracle and against each other, bit by bit.
+ * What the random suite's small problems seldom reach on the CPU: several chunks of input channels, several runs of positions,
+ * groups of samples, parts of the output channels; the convolution and a pool, laid out differently, in one operator; pools
+ * that take the convolution's residues as they are computed. Every candidate with every instruction set, for 1, 2, 3 and 7
+ * threads, against the oracle and against each other, bit by bit.
  */
 // labels: parallel valgrind
 // timeout: 300
@@ -27,6 +28,26 @@ static const char *const texts[] = {
     "n2 ci33 co4 in3x33 k2 s2 bias x=f16 y=bf16 xlayout=ndhwc ylayout=ndhwc",
     "n7 ci64 co24 in3x3 k2 s3 bias | avg_pool 3",
     "n2 ci4 co8 in6x5 k3 p1 | clamp -4 4 | avg_pool 1 | sub %0 %2",
+};
+
+/* Pools that take a residue at once: of both directions, with windows that leave residues out, of residues without taps, of
+   groups and all channels. */
+static const char *const pooled[] = {
+    "n2 ci5 co9 in6x7 k3 s2 p1 op1 bias | leaky_relu 0.2 | mul @m | leaky_relu 0.2 | max_pool 2",
+    "n2 ci4 co8 g2 in5x4x9 k3 s3 bias | max_pool 2x3x1 s3 | relu",
+    "n1 ci3 co10 in140 k2 s4 bias | max_pool 4 | relu",
+    "n2 ci6 co4 in7x18 k5x3 s2x1 p1 | max_pool 2x1 | softmax",
+    "n3 ci2 co20 in9x33 k4 s2 p1 bias | max_pool 2 | max w | mul 2",
+};
+
+/* And pools that do not: windows that overlap or leave the value, another stride, a second reader, many channels. */
+static const char *const unpooled[] = {
+    "n1 ci3 co4 in6x7 k3 s2 p1 | max_pool 3 s2",
+    "n1 ci3 co4 in6x7 k3 s2 p1 | max_pool 2 s2 p1",
+    "n1 ci3 co4 in6x7 k3 s2 p1 | max_pool 2 ceil",
+    "n1 ci3 co4 in6x7 k3 s2 p1 | max_pool 4",
+    "n1 ci3 co4 in6x7 k3 p1 | sigmoid | max_pool 1 | add %0",
+    "n1 ci130 co4 in6x7 k4 s2 p1 | max_pool 2",
 };
 
 static const int threads[] = {1, 2, 3, 7};
@@ -117,27 +138,61 @@ static void check_candidate(const setup *s, const char *isa, const upconv_plan_o
   random_tensor_free(&first);
 }
 
-static void deep_channels(void) {
-  static const char *const candidates[] = {"cpu-tiled", "cpu-panels", "cpu-products"};
-  for (size_t i = 0; i < CHECK_COUNT(texts); i++) {
-    setup s;
-    const uc_isa *isa;
-    check_context("%s", texts[i]);
-    if (prepare(&s, texts[i]))
-      for (int k = 0; (isa = uc_isa_available(k)); k++) {
-        setenv("UPCONV_ISA", isa->name, 1);
-        for (size_t c = 0; c < 2 * CHECK_COUNT(candidates); c++)
-          check_candidate(
-              &s, isa->name,
-              &(upconv_plan_options){.candidate = candidates[c / 2], .no_rewrite = c % 2});
-        unsetenv("UPCONV_ISA");
-      }
-    release(&s);
-  }
+static void check_all(const char *text) {
+  static const char *const candidates[] = {"cpu-tiled", "cpu-panels", "cpu-products", "cpu-direct"};
+  setup s;
+  const uc_isa *isa;
+  check_context("%s", text);
+  if (prepare(&s, text))
+    for (int k = 0; (isa = uc_isa_available(k)); k++) {
+      setenv("UPCONV_ISA", isa->name, 1);
+      for (size_t c = 0; c < 2 * CHECK_COUNT(candidates); c++)
+        check_candidate(
+            &s, isa->name,
+            &(upconv_plan_options){.candidate = candidates[c / 2], .no_rewrite = c % 2});
+      unsetenv("UPCONV_ISA");
+    }
+  release(&s);
   check_context(NULL);
 }
 
+static void deep_channels(void) {
+  for (size_t i = 0; i < CHECK_COUNT(texts); i++) check_all(texts[i]);
+}
+
+static void check_pooled(const char *text, bool wanted) {
+  char explanation[8192] = "";
+  upconv_problem *problem = NULL;
+  upconv_epilogue *epilogue = NULL;
+  upconv_context *context = NULL;
+  upconv_plan *plan = NULL;
+  const upconv_plan_options options = {.candidate = "cpu-tiled"};
+  check_context("%s", text);
+  if (CHECK_STATUS(upconv_problem_parse(text, &problem, &epilogue), UPCONV_OK) &&
+      CHECK_STATUS(upconv_context_create(NULL, &context), UPCONV_OK) &&
+      CHECK_STATUS(upconv_plan_create(context, problem, epilogue, &options, &plan), UPCONV_OK) &&
+      CHECK_STATUS(upconv_plan_print(plan, explanation, sizeof explanation, NULL), UPCONV_OK))
+    CHECK_MSG((strstr(explanation, "pooled as it is computed") != NULL) == wanted, "%s",
+              explanation);
+  upconv_plan_destroy(plan);
+  upconv_context_destroy(context);
+  upconv_problem_destroy(problem);
+  upconv_epilogue_destroy(epilogue);
+  check_context(NULL);
+}
+
+static void pools(void) {
+  for (size_t i = 0; i < CHECK_COUNT(pooled); i++) {
+    check_pooled(pooled[i], true);
+    check_all(pooled[i]);
+  }
+  for (size_t i = 0; i < CHECK_COUNT(unpooled); i++) {
+    check_pooled(unpooled[i], false);
+    check_all(unpooled[i]);
+  }
+}
+
 int main(int argc, char **argv) {
-  static const check_test tests[] = {{"deep_channels", deep_channels}};
+  static const check_test tests[] = {{"deep_channels", deep_channels}, {"pools", pools}};
   return check_main(argc, argv, tests, CHECK_COUNT(tests));
 }

@@ -221,48 +221,78 @@ static void loading_planes(void) {
             check_load_plane(isa, plane_lengths[l], begin, end, gap);
 }
 
+/* As store_planes past the caches, but lines a few at a time. */
+static void store_by_lines(const uc_isa *isa, const uc_plane_store *p) {
+  uc_line_run run[64];
+  uc_drain drain = {.next = run,
+                    .end = run + isa->list_lines(p, run),
+                    .n = p->n,
+                    .row = p->row,
+                    .rows = p->rows,
+                    .plane = p->plane,
+                    .residue = p->split == 2 ? p->residue : 0};
+  for (int64_t lines = 0; drain.now.lines > 0 || drain.next != drain.end; lines = lines % 3 + 1)
+    isa->drain(&drain, lines);
+}
+
 /* The rows are right, what lies before, between and behind them keeps its bytes; p: all but where they lie. */
-static void check_store_plane(const uc_isa *isa, uc_plane_store p, int64_t before) {
+static bool check_store_planes(const uc_isa *isa, uc_plane_store p, int64_t before, bool lines) {
   int64_t positions = (p.n + p.split - 1) / p.split;
   p.row = positions + 3;
-  p.residue = p.rows * p.row + 7;
+  p.plane = p.rows * p.row + 2;
+  p.residue = p.planes * p.plane + 7;
   size_t src_bytes = (size_t)(p.split * p.residue + UC_PAD) * sizeof(float);
   float *src = edge_alloc(src_bytes);
   for (size_t i = 0; i < src_bytes / sizeof *src; i++) src[i] = number((int64_t)i);
-  int64_t size =
-      (before + p.rows * p.dst_row + 35) / 16 * 16; /* it begins at a line, as it ends at a page */
+  int64_t size = (before + p.planes * p.dst_plane + 35) / 16 *
+                 16; /* it begins at a line, as it ends at a page */
   memory m = memory_new(UPCONV_F32, size), wanted = memory_new(UPCONV_F32, size);
   memset(m.data, CHECK_POISON, bytes_of(UPCONV_F32, size));
   memset(wanted.data, CHECK_POISON, bytes_of(UPCONV_F32, size));
-  for (int64_t r = 0; r < p.rows; r++)
-    for (int64_t i = 0; i < p.n; i++)
-      uc_store(wanted.data, UPCONV_F32, before + r * p.dst_row + i,
-               (double)src[r * p.row + i % p.split * p.residue + i / p.split]);
+  for (int64_t d = 0; d < p.planes; d++)
+    for (int64_t r = 0; r < p.rows; r++)
+      for (int64_t i = 0; i < p.n; i++)
+        uc_store(wanted.data, UPCONV_F32, before + d * p.dst_plane + r * p.dst_row + i,
+                 (double)src[d * p.plane + r * p.row + i % p.split * p.residue + i / p.split]);
   p.src = src;
   p.dst = (float *)(void *)m.data + before;
-  isa->store_plane(&p);
+  lines = lines && isa->drains(&p);
+  if (lines)
+    store_by_lines(isa, &p);
+  else
+    isa->store_planes(&p);
   isa->stream_end();
   CHECK_MSG(memcmp(m.data, wanted.data, bytes_of(UPCONV_F32, size)) == 0,
-            "%s, %d rows of %d, %d apart, split %d, from %d on%s", isa->name, (int)p.rows, (int)p.n,
-            (int)p.dst_row, (int)p.split, (int)before, p.stream ? ", past the caches" : "");
+            "%s, %d planes, %d apart, of %d rows of %d, %d apart, split %d, from %d on%s",
+            isa->name, (int)p.planes, (int)p.dst_plane, (int)p.rows, (int)p.n, (int)p.dst_row,
+            (int)p.split, (int)before,
+            lines      ? ", line by line"
+            : p.stream ? ", past the caches"
+                       : "");
   edge_free(src, src_bytes);
   memory_free(m);
   memory_free(wanted);
+  return lines;
 }
 
 static void storing_planes(void) {
   const uc_isa *isa;
+  int by_lines = 0;
   for (int k = 0; (isa = uc_isa_available(k)); k++)
     for (size_t l = 0; l < CHECK_COUNT(plane_lengths); l++)
       for (int64_t gap = 0; gap < 40; gap = gap < 16 ? gap + 16 : gap + 13)
         for (int64_t before = 0; before < 20; before = before ? before * 2 : 1)
-          for (int choice = 0; choice < 12; choice++) {
-            uc_plane_store p = {.rows = choice / 2 % 3 * 2 + 1, .split = choice / 6 + 1};
+          for (int choice = 0; choice < 36; choice++) {
+            uc_plane_store p = {.rows = choice / 2 % 3 * 2 + 1, .split = choice / 6 % 2 + 1};
             p.n = plane_lengths[l];
             p.dst_row = p.n + gap;
             p.stream = choice % 2;
-            check_store_plane(isa, p, before);
+            p.planes = choice / 12 ? 2 : 1; /* without a gap, and with one */
+            p.dst_plane = p.rows * p.dst_row + (choice / 12 == 2 ? 5 : 0);
+            check_store_planes(isa, p, before, false);
+            if (p.stream) by_lines += check_store_planes(isa, p, before, true);
           }
+  CHECK(by_lines > 100);
 }
 
 static void rows_of_any_stride(void) {

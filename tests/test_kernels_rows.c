@@ -246,13 +246,13 @@ enum { MAX_TAPS = 5, MAX_CHANNELS = 9, MAX_SPAN = 40 };
 typedef struct conv_case {
   int mc;
   int64_t taps, channels, n;
-  bool first, bias;
+  bool first, bias, pools;
 } conv_case;
 
 /* The definition, in float64; *magnitude is the sum of the terms without their signs. */
 static double conv_at(const uc_conv_block *b, const float *before, int m, int64_t i,
                       double *magnitude) {
-  double value = b->first ? 0 : (double)before[m * b->dst_stride + i];
+  double old = (double)before[m * b->dst_stride + i], value = b->first || b->least ? 0 : old;
   *magnitude = fabs(value);
   for (int64_t t = 0; t < b->taps; t++)
     for (int64_t e = 0; e < b->channels; e++) {
@@ -262,7 +262,9 @@ static double conv_at(const uc_conv_block *b, const float *before, int m, int64_
       *magnitude += fabs(term);
     }
   if (b->bias) *magnitude += fabs((double)b->bias[m]);
-  return b->bias ? value + (double)b->bias[m] : value;
+  if (b->bias) value += (double)b->bias[m];
+  if (!b->least || b->first) return value;
+  return b->least[m] ? fmin(old, value) : fmax(old, value);
 }
 
 static void check_conv_values(const uc_isa *isa, const uc_conv_block *b, const float *before) {
@@ -306,6 +308,8 @@ static void check_conv(const uc_isa *isa, conv_case c) {
   }
   size_t x_floats = (size_t)(MAX_CHANNELS * x_stride) + UC_PAD + MAX_SPAN;
   float weight[MAX_TAPS * MAX_CHANNELS * UC_MAX_MC], bias[UC_MAX_MC];
+  bool least[UC_MAX_MC];
+  for (int m = 0; m < UC_MAX_MC; m++) least[m] = check_random_range(&seed, 0, 1);
   float *x = edge_alloc(x_floats * sizeof *x);
   size_t row = padded(c.n), dst_floats = row * (size_t)c.mc;
   float *dst = check_alloc(dst_floats * sizeof *dst, 0);
@@ -325,6 +329,7 @@ static void check_conv(const uc_isa *isa, conv_case c) {
                      .x_stride = x_stride,
                      .first = c.first,
                      .bias = c.bias ? bias : NULL,
+                     .least = c.pools ? least : NULL,
                      .dst = dst,
                      .dst_stride = (int64_t)row,
                      .n = c.n};
@@ -342,12 +347,12 @@ static void convolution(void) {
   for (int k = 0; (isa = uc_isa_available(k)); k++)
     for (int mc = 1; mc <= UC_MAX_MC; mc++)
       for (size_t n = 0; n < CHECK_COUNT(sizes); n++)
-        for (int way = 0; way < 4; way++) {
-          bool first = way & 1, bias = way & 2;
-          check_conv(isa, (conv_case){mc, 0, 1, sizes[n], first, bias});
-          check_conv(isa, (conv_case){mc, 1, 1, sizes[n], first, bias});
-          check_conv(isa, (conv_case){mc, 3, 4, sizes[n], first, bias});
-          check_conv(isa, (conv_case){mc, MAX_TAPS, MAX_CHANNELS, sizes[n], first, bias});
+        for (int way = 0; way < 8; way++) {
+          bool first = way & 1, bias = way & 2, pools = way & 4;
+          check_conv(isa, (conv_case){mc, 0, 1, sizes[n], first, bias, pools});
+          check_conv(isa, (conv_case){mc, 1, 1, sizes[n], first, bias, pools});
+          check_conv(isa, (conv_case){mc, 3, 4, sizes[n], first, bias, pools});
+          check_conv(isa, (conv_case){mc, MAX_TAPS, MAX_CHANNELS, sizes[n], first, bias, pools});
         }
 }
 

@@ -59,6 +59,14 @@ static void same_bits(void) {
       "n2 ci3 co5 in4x20 k3 s2 p1 bias | relu",
       "n1 ci2 co3 in3x33 k4 s4 bias | leaky_relu 0.1 | add %0",
       "n2 ci4 co4 g2 in3x40 k3x5 s1x2 p1x2 | sigmoid",
+      /* while the next round is computed: rows without gaps, rows of two residues, a pool's, all channels */
+      "n3 ci4 co35 in40x70 k3 p1 bias | relu",
+      "n2 ci5 co21 in21x64 k4 s2 p1 bias | leaky_relu 0.1",
+      "n2 ci16 co12 g2 in30x64 k3x4 s1x2 p1 | hardswish",
+      "n1 ci16 co30 in61x64 k3 s2 p1 bias | max_pool 2 | mul 3",
+      "n3 ci8 co6 in33x48 k4 s2 p1 | softmax",
+      "n2 ci9 co9 g9 in61x64 k4 s2 p1",
+      "n2 ci6 co6 g6 in50x70 k3 p1 | relu",
   };
   for (int threads = 1; threads <= 3; threads++) {
     upconv_context_options options = {.threads = threads};
@@ -69,7 +77,39 @@ static void same_bits(void) {
   }
 }
 
+static void beside_the_next_round(void) {
+  static const struct {
+    const char *text;
+    bool wanted;
+  } plans[] = {
+      {"n64 ci4 co32 in256x256 k3 p1 | relu", true}, /* 36 products an output */
+      {"n64 ci32 co32 g32 in256x256 k4 s2 p1", true},
+      {"n64 ci4 co32 in256x256 k2 s2", false},       /* 4 */
+      {"n1 ci4 co32 in256x256 k3 p1 | relu", false}, /* the caches hold x and y */
+      {"n64 ci4 co32 in256x256 k3 p1 y=f16", false},
+  };
+  for (size_t i = 0; i < CHECK_COUNT(plans); i++) {
+    char text[8192] = "";
+    upconv_context *context = NULL;
+    upconv_problem *problem = NULL;
+    upconv_epilogue *epilogue = NULL;
+    upconv_plan *plan = NULL;
+    upconv_plan_options options = {.candidate = "cpu-tiled"};
+    CHECK_STATUS(upconv_context_create(NULL, &context), UPCONV_OK);
+    CHECK_STATUS(upconv_problem_parse(plans[i].text, &problem, &epilogue), UPCONV_OK);
+    CHECK_STATUS(upconv_plan_create(context, problem, epilogue, &options, &plan), UPCONV_OK);
+    CHECK_STATUS(upconv_plan_print(plan, text, sizeof text, NULL), UPCONV_OK);
+    CHECK_MSG((strstr(text, "stored beside the next round") != NULL) == plans[i].wanted, "%s",
+              text);
+    upconv_plan_destroy(plan);
+    upconv_problem_destroy(problem);
+    upconv_epilogue_destroy(epilogue);
+    upconv_context_destroy(context);
+  }
+}
+
 int main(int argc, char **argv) {
-  static const check_test tests[] = {{"same_bits", same_bits}};
+  static const check_test tests[] = {{"same_bits", same_bits},
+                                     {"beside_the_next_round", beside_the_next_round}};
   return check_main(argc, argv, tests, CHECK_COUNT(tests));
 }

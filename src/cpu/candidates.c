@@ -193,10 +193,12 @@ static void explain(const void *state, uc_text *text) {
       uc_tiling_choose(e, pass, (const int64_t(*)[UC_RANK])shape, true, slot_at, &t);
       uc_text_add(
           text,
-          "  pass %d     value %%%d%s, tiles of %lld x %lld x %lld, %s; %lld KiB per thread\n",
+          "  pass %d     value %%%d%s, tiles of %lld x %lld x %lld, %s%s%s; %lld KiB per thread\n",
           i + 1, pass->result, pass->reduce_op >= 0 ? " (reduced over space)" : "",
           (long long)t.tile[0], (long long)t.tile[1], (long long)t.tile[2],
           pass->all_channels ? "all channels at once" : "channels in rounds",
+          t.pooled ? ", pooled as it is computed" : "",
+          t.drains ? ", stored beside the next round" : "",
           (long long)(t.scratch * (int64_t)sizeof(float) / 1024));
     }
   free(shape);

@@ -54,7 +54,7 @@ enum {
 typedef struct uc_engine {
   const uc_isa *isa;
   uc_threads *threads;
-  double stream_bytes; /* a y larger than this is stored past the caches */
+  double stream_bytes; /* y is stored past the caches where x and y together have so many bytes */
   uc_lowered *lowered;
   uc_program program;
   bool panels;   /* candidates cpu-panels and cpu-products: sums of several samples at once */
@@ -93,7 +93,8 @@ upconv_status uc_engine_check_packed(const uc_engine *engine, const void *packed
 typedef struct uc_tiling {
   int64_t extent[UC_AXES]; /* of the target */
   int64_t tile[UC_AXES], tiles[UC_AXES];
-  bool flat;               /* rows of the convolution's tile follow the input tile's pitch */
+  bool flat;  /* rows of the convolution's tile follow the input tile's pitch */
+  int pooled; /* the step whose pool the convolution's residues go to as they are computed, or 0; they have no tile then */
   int64_t x_size[UC_AXES]; /* input tile */
   int64_t x_channel;       /* pitch */
   int64_t x_channels;      /* channels held */
@@ -107,7 +108,9 @@ typedef struct uc_tiling {
   int64_t sums_residue, sums_channel; /* pitches */
   int64_t segments; /* reductions: parts of the reduced extents, each with sums of its own */
   int64_t scratch;  /* floats per thread */
-  int64_t x_at, taps_at, sums_at, panel_at, pieces_at, row_at, rows_at, channels_at,
+  bool drains; /* y may be stored while the next round is computed: its buffer is two, in turns */
+  int64_t spare, drain_at, runs_at, fetch_at;
+  int64_t x_at, taps_at, least_at, sums_at, panel_at, pieces_at, row_at, rows_at, channels_at,
       steps_at; /* offsets in the scratch, in floats */
 } uc_tiling;
 
@@ -125,6 +128,7 @@ typedef struct uc_run {
   bool skip_borders;
   const uc_pass *pass; /* the pass under way */
   bool stream;         /* ... stores past the caches */
+  bool drains;         /* ... while the next round is computed */
   uc_tiling tiling;
   int64_t *slot_at;             /* per slot: offset in the scratch */
   int64_t target_size[UC_AXES]; /* reductions: what is reduced */
@@ -157,9 +161,18 @@ upconv_status uc_engine_execute(const uc_engine *engine, const uc_call *call);
 
 /* ---- one tile ---- */
 
+/* What a thread has still to store and will read, while its tasks go on; in its scratch. */
+typedef struct uc_pending {
+  uc_beside beside;
+  int64_t turn; /* 0 or 1: the buffer that the round under way fills */
+} uc_pending;
+
 typedef struct uc_tile {
   const uc_run *run;
   float *scratch;
+  uc_pending *pending; /* NULL: rounds are stored at once */
+  uc_box next;         /* pending: the convolution's, of the task that follows, if it has a size */
+  int64_t next_n;
   int64_t n;                      /* sample; the first of them before the steps of panels */
   int64_t samples, part;          /* panels: samples held, and which channels */
   int64_t first_n, first_channel; /* panels: what the sums begin with */
@@ -169,12 +182,14 @@ typedef struct uc_tile {
   int64_t x_first, x_count; /* channels that the input tile holds; count 0: none yet */
 } uc_tile;
 
+/* The convolution's step, or -1. */
+int uc_conv_step(const uc_pass *pass);
 /* Boxes of all steps for a tile of the target: what each must hold so that the later ones can be computed. */
 void uc_tile_boxes(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *target,
                    uc_box *box);
-/* Layouts of all steps from their boxes. row_pitch of the convolution: 0 or the input tile's. */
+/* Layouts of all steps from their boxes. pooled, flat: the tiling's. */
 void uc_tile_layouts(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *box,
-                     int64_t row_pitch, uc_layout *layout);
+                     const uc_tiling *tiling, uc_layout *layout);
 /* Computes the target's box for the tile's sample, then stores it or adds it to the sums of a segment. */
 void uc_tile_run(uc_tile *tile, const uc_box *target, int64_t segment);
 
@@ -183,7 +198,10 @@ void uc_tile_run(uc_tile *tile, const uc_box *target, int64_t segment);
 int64_t uc_input_begin(const uc_axis *axis, int64_t begin);
 int64_t uc_input_count(const uc_axis *axis, int64_t size);
 
-/* Channels [c0, c1) of the convolution, which begin at a block's first channel. dst: its tile buffer, channel c0 first. */
+/* Products of an output, on average over the phases. */
+int64_t uc_average_products(const uc_engine *engine);
+/* Channels [c0, c1) of the convolution, which begin at a block's first channel. dst: its tile buffer, or that of the pool to
+   which they go, channel c0 first. */
 void uc_conv_tile(uc_tile *tile, const uc_layout *layout, float *dst, int64_t c0, int64_t c1);
 /* Where sums lie: of samples [n, n + samples), of channels from `channel` on. */
 typedef struct uc_sums {
@@ -200,6 +218,8 @@ void uc_panel_sums(const uc_tile *tile, const uc_layout *layout, int64_t b0, int
 uc_layout uc_panel_layout(const uc_tile *tile, const uc_layout *layout);
 const float *uc_panel_at(const uc_tile *tile, const uc_layout *layout, int64_t n, int64_t channel);
 void uc_panel_take(const uc_tile *tile, const uc_layout *layout, float *dst);
+/* Whether a pooling step keeps a channel's least element, and not the greatest. */
+bool uc_pool_keeps_least(const uc_tile *tile, const uc_step *step, int64_t channel);
 /* One operator step on the channels under way. */
 void uc_op_tile(uc_tile *tile, int step);
 

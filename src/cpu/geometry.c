@@ -26,7 +26,8 @@ enum {
   LEAST_PART = 64,           /* and those for which it is cheap enough, where tasks are few */
   PRODUCT_PART = 32,         /* the same of cpu-products, which gathers once for all taps */
   LEAST_PRODUCT_PART = 8,
-  DEEP = 64 /* products of an output from which on its sums may leave the registers */
+  DRAINING = 16, /* products of an output from which on y is stored while others are computed */
+  DEEP = 64      /* products of an output from which on its sums may leave the registers */
 };
 
 static int64_t padded(int64_t n) { return (n + UC_PAD - 1) / UC_PAD * UC_PAD; }
@@ -89,12 +90,13 @@ static void measure_at(const uc_engine *e, const uc_pass *pass, uc_tiling *t,
     if (pass->step[k].kind == UC_STEP_CONV)
       for (int a = 0; a < UC_AXES; a++)
         grow(&t->x_size[a], uc_input_count(&e->lowered->conv.axis[a], box[k].size[a]));
-  uc_tile_layouts(pass, tail, box, t->flat ? t->x_size[2] : 0, layout);
+  uc_tile_layouts(pass, tail, box, t, layout);
   t->positions = uc_max(t->positions, conv_positions(pass, layout));
   for (int k = 0; k < pass->step_count; k++) {
     const uc_step *step = &pass->step[k];
     grow(widest, box[k].size[2]);
-    grow(&slot_size[step->slot], layout[k].channel * step_channels(e, pass, step, t));
+    if (step->kind != UC_STEP_CONV || !t->pooled)
+      grow(&slot_size[step->slot], layout[k].channel * step_channels(e, pass, step, t));
     if (step->kind == UC_STEP_OP)
       measure_copies(e, pass, tail, step, &layout[k], box, t, slot_size);
   }
@@ -118,7 +120,8 @@ static int64_t measure_products(const uc_engine *e, uc_tiling *t, int64_t at) {
   const int64_t pitch = UC_RUN + UC_PAD, per_piece = sizeof(uc_span) / sizeof(float);
   t->panel_at = at;
   t->pieces_at = t->panel_at + (e->chunk + UC_MAX_MC) * pitch + 2 * UC_PAD;
-  t->row_at = t->pieces_at + padded((UC_MAX_MC * UC_RUN + 1) * per_piece);
+  t->fetch_at = t->pieces_at + padded((UC_MAX_MC * UC_RUN + 1) * per_piece);
+  t->row_at = t->fetch_at + padded(e->chunk * (int64_t)(sizeof(uc_fetch_run) / sizeof(float)));
   return t->row_at + e->chunk * pitch + UC_PAD;
 }
 
@@ -149,6 +152,22 @@ static int64_t kernel_extents(const uc_engine *e) {
   return axis[0].kernel + axis[1].kernel + axis[2].kernel;
 }
 
+/* A second buffer of the target, and what of the first is to be stored; returns the end. */
+static int64_t measure_drain(const uc_engine *e, const uc_pass *pass, uc_tiling *t,
+                             const uc_layout *layout, int64_t buffer_at, int64_t buffer,
+                             int64_t at) {
+  if (!t->drains) return at;
+  const uc_step *target = &pass->step[pass->target];
+  int64_t runs = uc_layout_runs(&layout[pass->target], step_channels(e, pass, target, t));
+  t->drain_at = at;
+  t->runs_at = t->drain_at + padded(sizeof(uc_pending) / sizeof(float));
+  t->fetch_at = t->runs_at + padded(runs * (int64_t)(sizeof(uc_line_run) / sizeof(float)));
+  int64_t planes = t->x_channels * t->x_size[0];
+  at = t->fetch_at + padded(planes * (int64_t)(sizeof(uc_fetch_run) / sizeof(float)));
+  t->spare = at - buffer_at;
+  return at + buffer;
+}
+
 /* Fills the tiling's sizes and the slots' offsets for t->tile. box, layout: room for the steps. */
 static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64_t *slot_at,
                     uc_box *box, uc_layout *layout) {
@@ -166,6 +185,8 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
   /* The input tile first: its channels are read at large steps, and processors fetch ahead at such steps, tens of kilobytes
      beyond its end. That must not be where another thread writes. */
   t->x_at = 0;
+  int target = pass->step[pass->target].slot;
+  int64_t buffer = padded(slot_at[target]);
   int64_t at = padded(t->x_channels * t->x_channel) + 2 * UC_PAD;
   for (int i = 0; i < pass->slot_count; i++) {
     int64_t size = padded(slot_at[i]);
@@ -174,6 +195,9 @@ static void measure(const uc_engine *e, const uc_pass *pass, uc_tiling *t, int64
   }
   t->taps_at = at;
   at += e->products ? padded(kernel_extents(e) * 6) : padded(4 * e->max_taps);
+  t->least_at = at;
+  if (t->pooled) at += padded(step_channels(e, pass, &pass->step[t->pooled], t));
+  at = measure_drain(e, pass, t, layout, slot_at[target], buffer, at);
   at += measure_panels(e, t, at);
   t->rows_at = at;
   at += padded(widest) * (step_channels(e, pass, &pass->step[pass->target], t) + 1);
@@ -370,6 +394,46 @@ static bool choose_panels(chooser *c) {
   return fits(c);
 }
 
+/* The step of the pool that alone reads the convolution and takes of each residue one element or none, in order; 0: there is
+   no such pool. Its windows lie within the convolution's value. */
+static int pooled_step(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK]) {
+  const upconv_epilogue *tail = e->lowered->tail;
+  int conv = uc_conv_step(pass), pool = 0;
+  for (int k = 0; k < pass->step_count; k++)
+    for (int i = 0; i < UPCONV_MAX_OPERANDS; i++) {
+      if (pass->step[k].source[i] != conv) continue;
+      if (pool || i > 0) return 0;
+      pool = k;
+    }
+  if (!pool || e->chunk < e->group_in) return 0;
+  const upconv_op *op = &tail->op[pass->step[pool].op];
+  if (op->kind != UPCONV_OP_MAX_POOL && op->kind != UPCONV_OP_EXTREME_POOL) return 0;
+  for (int a = 0; a < UC_AXES; a++) {
+    const upconv_window *w = &op->window;
+    int64_t stride = pass->step[conv].split[a], extent = shape[pass->step[pool].op + 1][a + 2];
+    if (w->stride[a] != stride || w->kernel[a] > stride || w->pad_begin[a] != 0) return 0;
+    if (w->kernel[a] > 1 && w->dilation[a] != 1) return 0;
+    if ((extent - 1) * stride + w->kernel[a] > shape[0][a + 2]) return 0;
+  }
+  return pool;
+}
+
+/* Whether y is worth storing past the caches while the next round is computed, if its strides allow it; see run.c. With few
+   products an output they take less time than storing it, however it is done; with one channel a group the little that is
+   stored at once goes well with them. */
+static bool may_drain(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK]) {
+  const upconv_problem *conv = &e->lowered->conv;
+  double y = sizeof(float), x = (double)upconv_dtype_size(conv->x_dtype) *
+                                (double)conv->in_channels / (double)conv->out_channels;
+  for (int a = 0; a < UC_RANK; a++) {
+    y *= (double)shape[pass->result][a];
+    x *= (double)shape[0][a] / (a < 2 ? 1 : (double)conv->axis[a - 2].stride);
+  }
+  return (e->group_out == 1 || uc_average_products(e) >= DRAINING) && pass->reduce_op < 0 &&
+         pass->result == e->program.value_count - 1 && conv->y_dtype == UPCONV_F32 &&
+         x + y >= e->stream_bytes;
+}
+
 void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*shape)[UC_RANK],
                       bool panels, int64_t *slot_at, uc_tiling *t) {
   *t = (uc_tiling){.block_channels = least_round(e, pass), .segments = 1, .samples = 1};
@@ -389,7 +453,12 @@ void uc_tiling_choose(const uc_engine *e, const uc_pass *pass, const int64_t (*s
   choose_unit(&c);
   int64_t channels = pass->conv ? shape[0][1] : shape[target][1];
   panels = panels && e->panels && pass->conv && !reduce;
-  if (!(panels && choose_panels(&c)) && !takes_whole(&c, channels)) {
+  bool paneled = panels && choose_panels(&c);
+  if (!paneled && pass->conv && !e->products) {
+    t->pooled = pooled_step(e, pass, shape);
+    t->drains = may_drain(e, pass, shape);
+  }
+  if (!paneled && !takes_whole(&c, channels)) {
     choose_tile(&c);
     choose_round(&c, channels);
     fits(&c);

@@ -33,12 +33,47 @@ typedef struct uc_elementwise {
   float attr[UPCONV_MAX_ATTRS];
 } uc_elementwise;
 
+/* Lines that follow each other in memory. The first one begins with element i of the row at src, which is row h of its plane. */
+typedef struct uc_line_run {
+  float *dst;
+  const float *src;
+  int64_t i, h, lines;
+} uc_line_run;
+
+/* Rows of a tile on their way to memory, past the caches and line by line, while something else is computed: stores that wait
+   for memory then keep nothing else waiting. All zero: there are none. */
+typedef struct uc_drain {
+  uc_line_run now;               /* under way */
+  const uc_line_run *next, *end; /* those to come */
+  int64_t n, row, rows, plane;   /* of uc_plane_store */
+  int64_t residue;               /* ... where split is 2, else 0 */
+} uc_drain;
+
+/* Lines of memory, from the one that holds `at`, which will be read before long. */
+typedef struct uc_fetch_run {
+  const char *at;
+  int64_t lines;
+} uc_fetch_run;
+
+typedef struct uc_fetch {
+  uc_fetch_run now;
+  const uc_fetch_run *next, *end;
+} uc_fetch;
+
+/* What goes on with memory while products are computed. */
+typedef struct uc_beside {
+  uc_drain drain;
+  uc_fetch fetch;
+} uc_beside;
+
 /*
  * A dense stride-1 correlation of one phase: for mc output channels and n positions
- *   dst[m * dst_stride + i] = init + sum over t < taps, e < channels of
- *                             weight[(weight_row[t] + e) * mc + m] * x[offset[t] + e * x_stride + i] + bias[m]
- * where init is 0 when first, else dst itself. The bias (NULL: none) comes last: a folded one may be far larger than the
- * products, and each of them would be rounded to its scale. dst rows are padded; x may be read up to UC_PAD floats beyond.
+ *   sum[m][i] = init + sum over t < taps, e < channels of
+ *               weight[(weight_row[t] + e) * mc + m] * x[offset[t] + e * x_stride + i] + bias[m]
+ * where init is 0 when first, else dst[m * dst_stride + i], which receives the sum. With `least` (else NULL) init is 0, and dst
+ * receives the sum when first; else it keeps, of itself and the sum, the least where least[m], the greatest elsewhere, and NaN.
+ * The bias (NULL: none) comes last: a folded one may be far larger than the products, and each of them would be rounded to its
+ * scale. dst rows are padded; x may be read up to UC_PAD floats beyond.
  * The order of additions per element is t outer, e inner, whatever n and the address: same bits everywhere.
  */
 typedef struct uc_conv_block {
@@ -51,6 +86,9 @@ typedef struct uc_conv_block {
   int64_t x_stride;
   bool first;
   const float *bias;
+  const bool *least;
+  uc_beside *beside; /* what goes on meanwhile, or NULL */
+  int64_t products;  /* ... for each output, about, until all lines must be stored */
   float *dst;
   int64_t dst_stride;
   int64_t n;
@@ -76,12 +114,13 @@ typedef struct uc_plane_load {
   int64_t begin, end, n;
 } uc_plane_load;
 
-/* Rows of n floats out of a tile: element i of row r is src[r * row + i % split * residue + i / split], at
-   dst[r * dst_row + i]. */
+/* Rows of n floats out of a tile: element i of row r of plane d is src[d * plane + r * row + i % split * residue + i / split],
+   at dst[d * dst_plane + r * dst_row + i]. */
 typedef struct uc_plane_store {
   float *dst;
   const float *src;
   int64_t dst_row, row, rows;
+  int64_t dst_plane, plane, planes;
   int64_t split, residue; /* split: 1 or 2 */
   int64_t n;
   bool stream; /* whole lines past the caches where they can be had */
@@ -128,7 +167,13 @@ typedef struct uc_isa {
   /* Exactly the elements of memory are read; up to UC_PAD floats beyond the last row of dst are written. */
   void (*load_plane)(const uc_plane_load *plane);
   /* Exactly the rows are written; src is padded. stream_end must follow where it streams. */
-  void (*store_plane)(const uc_plane_store *plane);
+  void (*store_planes)(const uc_plane_store *planes);
+  /* The same for planes that `drains` accepts, but whole lines are only listed: as many runs as there are rows at most, and
+     their count is returned. */
+  bool (*drains)(const uc_plane_store *planes);
+  int64_t (*list_lines)(const uc_plane_store *planes, uc_line_run *run);
+  /* Stores so many lines, or one more, or all there are. */
+  void (*drain)(uc_drain *drain, int64_t lines);
   /* For each piece: dst[r * dst_stride + i] = src[r * src_stride + i], r < rows, i < n, or 0: exactly those are read and
      written. Rows are outside: the pieces of one often lie on the same page. */
   void (*copy_pieces)(const uc_piece *piece, int64_t count, int64_t rows, int64_t dst_stride,

@@ -252,6 +252,25 @@ void uc_layout_load(const uc_isa *isa, const uc_layout *to, float *dst, const up
     }
 }
 
+int64_t uc_layout_fetch(const uc_box *box, const upconv_tensor *t, int64_t n, int64_t c0,
+                        int64_t channels, uc_fetch_run *run) {
+  uc_range in[UC_AXES];
+  for (int a = 0; a < UC_AXES; a++) {
+    uc_range part = clip(present(t, a), box->begin[a], box->size[a]);
+    in[a] = (uc_range){box->begin[a] + part.begin, box->begin[a] + part.end};
+    if (part.begin == part.end) return 0;
+  }
+  if (t->stride[4] != 1 || 2 * (in[2].end - in[2].begin) < t->stride[3]) return 0;
+  uc_fetch_run *next = run;
+  for (int64_t c = c0; c < c0 + channels; c++)
+    for (int64_t d = in[0].begin; d < in[0].end; d++) {
+      const char *first = element(t, n, c, d, in[1].begin, in[2].begin);
+      const char *last = element(t, n, c, d, in[1].end - 1, in[2].end - 1);
+      *next++ = (uc_fetch_run){first, (last - first) / UC_ALIGN + 1};
+    }
+  return next - run;
+}
+
 static void store_last(const uc_isa *isa, const uc_layout *l, const float *src, char *to,
                        const upconv_tensor *t, int64_t d, int64_t h, int64_t channels,
                        float *scratch) {
@@ -266,9 +285,10 @@ static void store_last(const uc_isa *isa, const uc_layout *l, const float *src, 
   isa->store_transposed(to, t->dtype, t->stride[4], scratch, pitch, channels, l->box.size[2]);
 }
 
-/* Planes of f32 memory whose rows are dense, in one or two residues, go out in one call for each residue along H. What is
-   interleaved past the caches must go there by lines. */
-static bool plane_at_once(const uc_layout *l, const upconv_tensor *t, bool stream, const char *to) {
+/* Channels of f32 memory whose rows are dense, in one or two residues, go out in one call for each residue along D and H. What
+   is interleaved past the caches must go there by lines. */
+static bool planes_at_once(const uc_layout *l, const upconv_tensor *t, bool stream,
+                           const char *to) {
   if (t->dtype != UPCONV_F32 || t->stride[4] != 1 || l->split[2] > 2) return false;
   const int64_t line = UC_ALIGN / (int64_t)sizeof(float);
   bool lines = (uintptr_t)to % UC_ALIGN == 0;
@@ -276,20 +296,80 @@ static bool plane_at_once(const uc_layout *l, const upconv_tensor *t, bool strea
   return l->split[2] == 1 || !stream || lines;
 }
 
-static void store_plane(const uc_isa *isa, const uc_layout *l, const float *src, float *to,
-                        int64_t dst_row, bool stream) {
-  uc_plane_store rows = {.dst_row = l->split[1] * dst_row,
-                         .row = l->row,
-                         .split = l->split[2],
-                         .residue = l->volume,
-                         .n = l->box.size[2],
-                         .stream = stream};
-  for (int64_t h = 0; h < l->split[1] && h < l->box.size[1]; h++) {
-    rows.dst = to + h * dst_row;
-    rows.src = src + uc_layout_row(l, 0, h, 0);
-    rows.rows = uc_layout_positions(l, 1, h);
-    isa->store_plane(&rows);
+void uc_layout_touch(const uc_layout *l, const upconv_tensor *t, int64_t n) {
+  const int64_t *begin = l->box.begin, *size = l->box.size;
+  if (l->split[2] > 1) return;
+  int64_t step = t->stride[1] * (int64_t)upconv_dtype_size(t->dtype);
+  const char *first = element(t, n, t->offset[1], begin[0], begin[1], begin[2]);
+  const char *last = element(t, n, t->offset[1], begin[0] + size[0] - 1, begin[1] + size[1] - 1,
+                             begin[2] + size[2] - 1);
+  for (int64_t c = 0; c < t->shape[1]; c++) {
+    __builtin_prefetch(first + c * step, 1);
+    __builtin_prefetch(last + c * step, 1);
   }
+}
+
+/* The part of a channel whose elements are of residues d and h along D and H; local element (0, 0, 0) goes to `to`. */
+static uc_plane_store residue_planes(const uc_layout *l, const float *src, float *to,
+                                     const upconv_tensor *t, int64_t d, int64_t h) {
+  return (uc_plane_store){.dst = to + d * t->stride[2] + h * t->stride[3],
+                          .src = src + uc_layout_row(l, d, h, 0),
+                          .dst_row = l->split[1] * t->stride[3],
+                          .row = l->row,
+                          .rows = uc_layout_positions(l, 1, h),
+                          .dst_plane = l->split[0] * t->stride[2],
+                          .plane = l->plane,
+                          .planes = uc_layout_positions(l, 0, d),
+                          .split = l->split[2],
+                          .residue = l->volume,
+                          .n = l->box.size[2]};
+}
+
+static void store_planes(const uc_isa *isa, const uc_layout *l, const float *src, float *to,
+                         const upconv_tensor *t, bool stream) {
+  for (int64_t d = 0; d < l->split[0] && d < l->box.size[0]; d++)
+    for (int64_t h = 0; h < l->split[1] && h < l->box.size[1]; h++) {
+      uc_plane_store planes = residue_planes(l, src, to, t, d, h);
+      planes.stream = stream;
+      isa->store_planes(&planes);
+    }
+}
+
+/* Not only of f32 memory. */
+static float *first_element(const uc_layout *l, const upconv_tensor *t, int64_t n, int64_t c0) {
+  return (float *)(uintptr_t)element(t, n, c0, l->box.begin[0], l->box.begin[1], l->box.begin[2]);
+}
+
+int64_t uc_layout_runs(const uc_layout *l, int64_t channels) {
+  bool rows = l->split[2] > 1;
+  return channels * (rows ? l->box.size[0] * l->box.size[1] : l->split[0] * l->split[1]);
+}
+
+bool uc_layout_drains(const uc_isa *isa, const uc_layout *l, const upconv_tensor *t, int64_t n,
+                      int64_t c0) {
+  float *to = first_element(l, t, n, c0);
+  if (!planes_at_once(l, t, true, (const char *)to)) return false;
+  uc_plane_store planes = residue_planes(l, NULL, to, t, 0, 0);
+  return isa->drains(&planes);
+}
+
+void uc_layout_list(const uc_isa *isa, const uc_layout *l, const float *src, const upconv_tensor *t,
+                    int64_t n, int64_t c0, int64_t channels, uc_line_run *run, uc_drain *drain) {
+  float *to = first_element(l, t, n, c0);
+  *drain = (uc_drain){.next = run,
+                      .n = l->box.size[2],
+                      .row = l->row,
+                      .rows = l->box.size[1],
+                      .plane = l->plane,
+                      .residue = l->split[2] == 2 ? l->volume : 0};
+  for (int64_t c = 0; c < channels; c++)
+    for (int64_t d = 0; d < l->split[0] && d < l->box.size[0]; d++)
+      for (int64_t h = 0; h < l->split[1] && h < l->box.size[1]; h++) {
+        uc_plane_store planes =
+            residue_planes(l, src + c * l->channel, to + c * t->stride[1], t, d, h);
+        run += isa->list_lines(&planes, run);
+      }
+  drain->end = run;
 }
 
 /* Channels-last memory takes all channels of a row at once, other memory channel by channel. */
@@ -298,17 +378,16 @@ void uc_layout_store(const uc_isa *isa, const uc_layout *l, const float *src,
                      float *scratch) {
   bool last = t->stride[1] == 1 && t->stride[4] != 1 && channels > 1;
   int64_t size = (int64_t)upconv_dtype_size(t->dtype);
-  char *first =
-      (char *)(uintptr_t)element(t, n, c0, l->box.begin[0], l->box.begin[1], l->box.begin[2]);
-  bool planes = !last && plane_at_once(l, t, stream, first);
+  char *first = (char *)first_element(l, t, n, c0);
+  if (!last && planes_at_once(l, t, stream, first)) {
+    for (int64_t c = 0; c < channels; c++)
+      store_planes(isa, l, src + c * l->channel, (float *)(void *)first + c * t->stride[1], t,
+                   stream);
+    return;
+  }
   for (int64_t c = 0; c < (last ? 1 : channels); c++)
     for (int64_t d = 0; d < l->box.size[0]; d++) {
       char *to = first + (c * t->stride[1] + d * t->stride[2]) * size;
-      if (planes) {
-        store_plane(isa, l, src + c * l->channel + uc_layout_row(l, d, 0, 0), (float *)(void *)to,
-                    t->stride[3], stream);
-        continue;
-      }
       for (int64_t h = 0; h < l->box.size[1]; h++, to += t->stride[3] * size)
         if (last) {
           store_last(isa, l, src, to, t, d, h, channels, scratch);

@@ -65,4 +65,22 @@ void uc_layout_store(const uc_isa *isa, const uc_layout *from, const float *src,
                      const upconv_tensor *tensor, int64_t n, int64_t c0, int64_t channels,
                      bool stream, float *scratch);
 
+/* Whether uc_layout_list takes what uc_layout_store would store past the caches. */
+bool uc_layout_drains(const uc_isa *isa, const uc_layout *from, const upconv_tensor *tensor,
+                      int64_t n, int64_t c0);
+/* Stores what is no whole line, and leaves the lines to `drain`, which reads src. run: room for uc_layout_runs. */
+int64_t uc_layout_runs(const uc_layout *from, int64_t channels);
+void uc_layout_list(const uc_isa *isa, const uc_layout *from, const float *src,
+                    const upconv_tensor *tensor, int64_t n, int64_t c0, int64_t channels,
+                    uc_line_run *run, uc_drain *drain);
+
+/* Where a box of channels [c0, c0 + channels) lies, as far as the tensor has it: a run for each plane whose rows lie close to each
+   other; returns how many. */
+int64_t uc_layout_fetch(const uc_box *box, const upconv_tensor *tensor, int64_t n, int64_t c0,
+                        int64_t channels, uc_fetch_run *run);
+
+/* Fetches the lines in which the box begins and ends in each channel: they are not stored as a whole, and stores that follow wait
+   until they are there. */
+void uc_layout_touch(const uc_layout *layout, const upconv_tensor *tensor, int64_t n);
+
 #endif

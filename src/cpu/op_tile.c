@@ -163,6 +163,15 @@ static void average_channel(const pool *p, float *out) {
       average_row(p, at, out + at[0] * p->out->plane + at[1] * p->out->row);
 }
 
+static bool keeps_least(const uc_tile *tile, const upconv_op *op, int64_t channel) {
+  return op->kind == UPCONV_OP_EXTREME_POOL &&
+         scalar_operand(tile, &op->operand[1], channel, 0) < 0;
+}
+
+bool uc_pool_keeps_least(const uc_tile *tile, const uc_step *step, int64_t channel) {
+  return keeps_least(tile, op_of(tile, step), channel);
+}
+
 /* How a channel is pooled, and what leaves every number alone. */
 static accumulate accumulation(const pool *p, int64_t channel, float *identity) {
   const uc_isa *isa = p->tile->run->engine->isa;
@@ -170,8 +179,7 @@ static accumulate accumulation(const pool *p, int64_t channel, float *identity) 
     *identity = 0;
     return isa->accumulate_add;
   }
-  bool low = p->op->kind == UPCONV_OP_EXTREME_POOL &&
-             scalar_operand(p->tile, &p->op->operand[1], channel, 0) < 0;
+  bool low = keeps_least(p->tile, p->op, channel);
   *identity = low ? INFINITY : -INFINITY;
   return low ? isa->accumulate_min : isa->accumulate_max;
 }

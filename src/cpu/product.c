@@ -8,6 +8,7 @@
  * Input positions ascend and taps descend, so an output's contributions come in the order of the inputs, however positions
  * are dealt to tiles and runs: chunk by chunk, and within a chunk input by input.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "../checked.h"
@@ -22,6 +23,7 @@ typedef struct work {
   uc_range in[UC_AXES];
   int64_t begin, end;
   float *x, *products;
+  uc_beside beside;
 } work;
 
 enum { PITCH = UC_RUN + UC_PAD };
@@ -57,10 +59,12 @@ typedef struct part {
 } part;
 
 static part find_part(const work *k, int64_t position) {
-  int64_t width = length(k->in[2]), row = position / width, samples = k->to->samples;
+  int64_t width = length(k->in[2]), rows = length(k->in[1]), samples = k->to->samples;
+  assert(width > 0 && rows > 0); /* there are positions */
+  int64_t row = position / width;
   part p = {.n = k->to->n + row % samples, .w = k->in[2].begin + position % width};
-  p.h = k->in[1].begin + row / samples % length(k->in[1]);
-  p.d = k->in[0].begin + row / samples / length(k->in[1]);
+  p.h = k->in[1].begin + row / samples % rows;
+  p.d = k->in[0].begin + row / samples / rows;
   p.count = uc_min(k->in[2].end - p.w, k->end - position);
   return p;
 }
@@ -78,24 +82,31 @@ static void gather_converted(const work *k, const part *p, float *dst) {
                                 layout.channel);
 }
 
+static bool is_direct(const upconv_tensor *x) {
+  return x->dtype == UPCONV_F32 && x->stride[4] == 1;
+}
+
+static const float *part_at(const work *k, const part *p) {
+  const upconv_tensor *x = &k->tile->run->call->x;
+  return (const float *)x->data + (p->n - x->offset[0]) * x->stride[0] +
+         (first_channel(k) - x->offset[1]) * x->stride[1] + (p->d - x->offset[2]) * x->stride[2] +
+         (p->h - x->offset[3]) * x->stride[3] + (p->w - x->offset[4]);
+}
+
 /* The chunk's inputs of the run, and zeros up to a whole vector. Rows that follow each other in memory are one piece. */
 static void gather(const work *k) {
   const upconv_tensor *x = &k->tile->run->call->x;
-  bool direct = x->dtype == UPCONV_F32 && x->stride[4] == 1;
   uc_piece *piece = (uc_piece *)(void *)(k->tile->scratch + k->tile->run->tiling.pieces_at);
   int64_t count = 0;
   for (int64_t i = k->begin; i < k->end;) {
     part p = find_part(k, i);
     float *dst = k->x + (i - k->begin);
     i += p.count;
-    if (!direct) {
+    if (!is_direct(x)) {
       gather_converted(k, &p, dst);
       continue;
     }
-    const float *src = (const float *)x->data + (p.n - x->offset[0]) * x->stride[0] +
-                       (first_channel(k) - x->offset[1]) * x->stride[1] +
-                       (p.d - x->offset[2]) * x->stride[2] + (p.h - x->offset[3]) * x->stride[3] +
-                       (p.w - x->offset[4]);
+    const float *src = part_at(k, &p);
     if (count > 0 && piece[count - 1].src + piece[count - 1].n == src)
       piece[count - 1].n += p.count;
     else
@@ -104,6 +115,23 @@ static void gather(const work *k) {
   int64_t n = k->end - k->begin;
   if (n % UC_PAD != 0) piece[count++] = (uc_piece){k->x + n, NULL, UC_PAD - n % UC_PAD};
   k->tile->run->engine->isa->copy_pieces(piece, count, k->e1 - k->e0, PITCH, x->stride[1]);
+}
+
+/* The inputs of the next run are fetched while this one's are multiplied, where they follow them in memory. */
+static void fetch_next(work *k, int64_t count) {
+  const upconv_tensor *x = &k->tile->run->call->x;
+  uc_fetch_run *run = (uc_fetch_run *)(void *)(k->tile->scratch + k->tile->run->tiling.fetch_at);
+  int64_t n = uc_min(k->end - k->begin, count - k->end);
+  k->beside.fetch = (uc_fetch){.next = run, .end = run};
+  if (n <= 0 || !is_direct(x)) return;
+  work last = *k;
+  last.end = count;
+  part from = find_part(&last, k->end), to = find_part(&last, k->end + n - 1);
+  const float *at = part_at(k, &from);
+  if (part_at(k, &to) - at != n - 1) return;
+  for (int64_t c = 0; c < k->e1 - k->e0; c++, at += x->stride[1])
+    run[c] = (uc_fetch_run){(const char *)at, n * (int64_t)sizeof *at / UC_ALIGN + 1};
+  k->beside.fetch.end = run + (k->e1 - k->e0);
 }
 
 /* ---- taps ---- */
@@ -224,14 +252,16 @@ static uc_range needed(const work *k, const tap *taps, int64_t count, int64_t fr
 /* ---- products and sums ---- */
 
 /* Products of one block with `taps` kernel elements, for the parts of the run. */
-static void multiply(const work *k, const uc_range *parts, int64_t count, int mc,
-                     const float *weight) {
+static void multiply(work *k, const uc_range *parts, int64_t count, int mc, const float *weight) {
   int64_t zero = 0;
   uc_conv_block block = {.mc = mc, .taps = 1, .channels = k->e1 - k->e0, .offset = &zero};
   block.weight_row = &zero;
   block.weight = weight;
   block.x_stride = block.dst_stride = PITCH;
   block.first = true;
+  if (k->beside.fetch.next < k->beside.fetch.end || k->beside.fetch.now.lines > 0)
+    block.beside = &k->beside;
+  block.products = block.channels;
   for (int64_t i = 0; i < count; i++) {
     block.x = k->x + (parts[i].begin - k->begin);
     block.dst = k->products + (parts[i].begin - k->begin);
@@ -241,7 +271,7 @@ static void multiply(const work *k, const uc_range *parts, int64_t count, int mc
 }
 
 /* Kernel elements first, first - 1, ... for all blocks. */
-static void run_taps(const work *k, int64_t first, int64_t count, const float *weight) {
+static void run_taps(work *k, int64_t first, int64_t count, const float *weight) {
   const uc_run *run = k->tile->run;
   const uc_engine *e = run->engine;
   uc_range parts[UC_RUN];
@@ -268,7 +298,7 @@ static void run_taps(const work *k, int64_t first, int64_t count, const float *w
   }
 }
 
-static void run_positions(const work *k) {
+static void run_positions(work *k) {
   const uc_engine *e = k->tile->run->engine;
   gather(k);
   const float *weight =
@@ -290,6 +320,7 @@ static void run_group(work *k) {
     for (int64_t i = 0; i < runs; i++) {
       k->begin = i * vectors / runs * UC_PAD;
       k->end = uc_min(count, (i + 1) * vectors / runs * UC_PAD);
+      fetch_next(k, count);
       run_positions(k);
     }
   }
@@ -302,7 +333,7 @@ void uc_product_sums(const uc_tile *tile, const uc_sums *to, int64_t b0, int64_t
   int64_t c1 = e->block[b1 - 1].channel + e->block[b1 - 1].mc - to->channel;
   for (int64_t c = e->block[b0].channel - to->channel; c < c1; c++)
     memset(to->data + c * pitch, 0, (size_t)n * sizeof(float));
-  work k = {.tile = tile, .to = to};
+  work k = {.tile = tile, .to = to, .beside = {.drain = {.n = 0}}};
   k.x = tile->scratch + run->tiling.panel_at;
   k.products = k.x + e->chunk * PITCH + UC_PAD;
   find_inputs(&k);

@@ -45,9 +45,14 @@ static upconv_status set_views(uc_run *run, const uc_workspace *w, char *workspa
 
 /* ---- tiles ---- */
 
+static uc_pending *pending(const uc_run *run, int worker) {
+  return (uc_pending *)(void *)(run->scratch + run->scratch_floats * worker + run->tiling.drain_at);
+}
+
 static void start_tile(const uc_run *run, int worker, int64_t n, uc_tile *tile) {
   int64_t floats = run->scratch_floats * worker;
   *tile = (uc_tile){.run = run, .scratch = run->scratch + floats, .n = n, .samples = 1};
+  if (run->drains) tile->pending = pending(run, worker);
   tile->box = (uc_box *)(void *)(tile->scratch + run->tiling.steps_at);
   tile->layout = (uc_layout *)(void *)(tile->box + run->pass->step_count);
 }
@@ -67,25 +72,46 @@ typedef struct store_job {
   uc_box whole;
   int64_t tiles[UC_AXES];
   int64_t groups; /* of samples */
+  int64_t count;  /* of tasks */
 } store_job;
 
-static void store_task(void *argument, int64_t task, int worker) {
-  const store_job *job = argument;
+/* Its tile; *n: the first of its samples, *part: which channels. */
+static uc_box find_task(const store_job *job, int64_t task, int64_t *n, int64_t *part) {
+  const uc_tiling *tiling = &job->run->tiling;
   int64_t index[UC_AXES];
   for (int a = UC_AXES - 1; a >= 0; a--) {
     index[a] = task % job->tiles[a];
     task /= job->tiles[a];
   }
   /* parts of the output channels outermost: tasks that run at the same time share weights */
-  const uc_tiling *tiling = &job->run->tiling;
-  int64_t n = task % job->groups * tiling->samples;
+  *n = task % job->groups * tiling->samples;
+  *part = task / job->groups;
+  return grid_box(tiling, &job->whole, index);
+}
+
+/* Most tasks are followed by the next one on the same thread. */
+static void find_next(const store_job *job, int64_t task, uc_tile *tile) {
+  const uc_run *run = job->run;
+  int64_t n, part;
+  if (!tile->pending || task + 1 >= job->count) return;
+  uc_box target = find_task(job, task + 1, &n, &part);
+  uc_tile_boxes(run->pass, run->engine->lowered->tail, &target, tile->box);
+  tile->next = tile->box[uc_conv_step(run->pass)];
+  tile->next_n = run->n0 + n;
+}
+
+static void store_task(void *argument, int64_t task, int worker) {
+  const store_job *job = argument;
+  const uc_run *run = job->run;
+  int64_t n, part;
+  uc_box box = find_task(job, task, &n, &part);
   uc_tile tile;
-  start_tile(job->run, worker, job->run->n0 + n, &tile);
-  tile.samples = uc_min(tiling->samples, job->run->batch - n);
-  tile.part = task / job->groups;
-  uc_box box = grid_box(tiling, &job->whole, index);
+  start_tile(run, worker, run->n0 + n, &tile);
+  tile.samples = uc_min(run->tiling.samples, run->batch - n);
+  tile.part = part;
+  find_next(job, task, &tile);
   uc_tile_run(&tile, &box, 0);
-  if (job->run->stream) job->run->engine->isa->stream_end();
+  if (run->stream) run->engine->isa->stream_end();
 }
 
 /* Floats that are stored one after the other without a gap: a row of a tile, or a plane of whole rows in natural order. */
@@ -96,30 +122,42 @@ static int64_t stored_run(const uc_run *run, const upconv_tensor *to) {
   return dense ? row * uc_min(run->tiling.tile[1], to->shape[3]) : row;
 }
 
-/* Whether storing past the caches pays: they could not hold y, and what is stored is whole lines for the most part. */
+static double tensor_bytes(const upconv_tensor *t) {
+  double bytes = (double)upconv_dtype_size(t->dtype);
+  for (int a = 0; a < UC_RANK; a++) bytes *= (double)t->shape[a];
+  return bytes;
+}
+
+/* Whether storing past the caches pays: they could not hold x and y, and what is stored is whole lines for the most part. */
 static bool streams(const uc_run *run, const upconv_tensor *to) {
   enum { LEAST_RUN = 32 };
-  double bytes = sizeof(float);
-  for (int a = 0; a < UC_RANK; a++) bytes *= (double)to->shape[a];
+  double bytes = tensor_bytes(&run->call->x) + tensor_bytes(to);
   bool last = run->pass->result == run->engine->program.value_count - 1;
   return last && to->dtype == UPCONV_F32 && to->stride[4] == 1 &&
-         stored_run(run, to) >= LEAST_RUN && bytes > run->engine->stream_bytes;
+         stored_run(run, to) >= LEAST_RUN && bytes >= run->engine->stream_bytes;
 }
 
 static void run_store(uc_run *run) {
   store_job job = {.run = run};
   const upconv_tensor *to = &run->kept[run->pass->result];
   job.groups = uc_ceil_div(run->batch, run->tiling.samples);
-  int64_t count = job.groups;
-  if (run->tiling.panels) count *= uc_ceil_div(run->engine->block_count, run->tiling.part_blocks);
+  job.count = job.groups;
+  if (run->tiling.panels)
+    job.count *= uc_ceil_div(run->engine->block_count, run->tiling.part_blocks);
   for (int a = 0; a < UC_AXES; a++) {
     job.whole.begin[a] = to->offset[a + 2];
     job.whole.size[a] = to->shape[a + 2];
     job.tiles[a] = uc_ceil_div(job.whole.size[a], run->tiling.tile[a]);
-    count *= job.tiles[a];
+    job.count *= job.tiles[a];
   }
   run->stream = streams(run, to);
-  uc_threads_run(run->engine->threads, count, store_task, &job);
+  run->drains = run->stream && run->tiling.drains;
+  int threads = uc_threads_count(run->engine->threads);
+  for (int i = 0; i < threads && run->drains; i++) *pending(run, i) = (uc_pending){.turn = 0};
+  uc_threads_run(run->engine->threads, job.count, store_task, &job);
+  for (int i = 0; i < threads && run->drains; i++)
+    run->engine->isa->drain(&pending(run, i)->beside.drain, INT64_MAX);
+  if (run->drains) run->engine->isa->stream_end();
 }
 
 /* ---- spatial reductions ---- */

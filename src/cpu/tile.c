@@ -7,6 +7,12 @@
 
 #include "../checked.h"
 
+int uc_conv_step(const uc_pass *pass) {
+  for (int k = 0; k < pass->step_count; k++)
+    if (pass->step[k].kind == UC_STEP_CONV) return k;
+  return -1;
+}
+
 /* ---- boxes ---- */
 
 static void need(uc_box *box, const uc_box *more) {
@@ -78,13 +84,18 @@ static void op_layout(const uc_pass *pass, const uc_step *step, bool pool, const
   }
 }
 
+/* Step 0 never is a pool of the convolution. */
+static bool takes_residues(const uc_tiling *tiling, int step) {
+  return step > 0 && step == tiling->pooled;
+}
+
 void uc_tile_layouts(const uc_pass *pass, const upconv_epilogue *tail, const uc_box *box,
-                     int64_t row_pitch, uc_layout *layout) {
+                     const uc_tiling *tiling, uc_layout *layout) {
   for (int k = 0; k < pass->step_count; k++) {
     const uc_step *step = &pass->step[k];
-    if (step->kind == UC_STEP_CONV) {
+    if (step->kind == UC_STEP_CONV || takes_residues(tiling, k)) {
       uc_layout_init(&layout[k], &box[k], step->split,
-                     row_pitch ? row_pitch : padded_row(&box[k], step->split));
+                     tiling->flat ? tiling->x_size[2] : padded_row(&box[k], step->split));
       continue;
     }
     if (step->kind == UC_STEP_LOAD) {
@@ -98,8 +109,12 @@ void uc_tile_layouts(const uc_pass *pass, const upconv_epilogue *tail, const uc_
 
 /* ---- the walk ---- */
 
+static int target_slot(const uc_pass *pass) { return pass->step[pass->target].slot; }
+
 float *uc_tile_slot(const uc_tile *tile, int slot) {
-  return tile->scratch + tile->run->slot_at[slot];
+  const uc_run *run = tile->run;
+  bool second = tile->pending && tile->pending->turn && slot == target_slot(run->pass);
+  return tile->scratch + run->slot_at[slot] + (second ? run->tiling.spare : 0);
 }
 
 int64_t uc_tile_channels(const uc_tile *tile, const uc_step *step) {
@@ -124,14 +139,8 @@ static void run_steps(uc_tile *tile) {
   for (int k = 0; k < pass->step_count; k++) {
     const uc_step *step = &pass->step[k];
     if (step->kind == UC_STEP_LOAD) load_operand(tile, step, &tile->layout[k]);
-    if (step->kind == UC_STEP_OP) uc_op_tile(tile, k);
+    if (step->kind == UC_STEP_OP && !takes_residues(&tile->run->tiling, k)) uc_op_tile(tile, k);
   }
-}
-
-static int conv_step(const uc_pass *pass) {
-  for (int k = 0; k < pass->step_count; k++)
-    if (pass->step[k].kind == UC_STEP_CONV) return k;
-  return -1;
 }
 
 /* ---- sinks: what becomes of the target ---- */
@@ -156,7 +165,16 @@ static void store_target(uc_tile *tile, int64_t first) {
     src = uc_panel_at(tile, &layout, tile->n, c0);
     layout = uc_panel_layout(tile, &layout);
   }
-  uc_layout_store(run->engine->isa, &layout, src, to, tile->n, c0, c1 - c0, run->stream,
+  const uc_isa *isa = run->engine->isa;
+  if (tile->pending && uc_layout_drains(isa, &layout, to, tile->n, c0)) {
+    uc_line_run *runs = (uc_line_run *)(void *)(tile->scratch + run->tiling.runs_at);
+    uc_drain *drain = &tile->pending->beside.drain;
+    isa->drain(drain, INT64_MAX);
+    uc_layout_list(isa, &layout, src, to, tile->n, c0, c1 - c0, runs, drain);
+    tile->pending->turn = !tile->pending->turn;
+    return;
+  }
+  uc_layout_store(isa, &layout, src, to, tile->n, c0, c1 - c0, run->stream,
                   tile->scratch + run->tiling.rows_at);
 }
 
@@ -251,14 +269,17 @@ static void fill_conv(uc_tile *tile, const uc_layout *layout, float *dst) {
 
 static void run_rounds(uc_tile *tile, int64_t c0, int64_t c1, int64_t channels, int64_t segment) {
   const uc_run *run = tile->run;
-  int conv = conv_step(run->pass);
+  int conv = uc_conv_step(run->pass);
   bool all = run->pass->all_channels;
+  if (tile->pending)
+    uc_layout_touch(&tile->layout[run->pass->target], &run->kept[run->pass->result], tile->n);
   for (int64_t c = all ? 0 : round_begin(run, c0); c < c1; c = tile->c1) {
     tile->c0 = c;
     tile->c1 = round_end(run, c, channels);
     if (conv >= 0 && !sums_are_target(run)) {
-      float *dst = uc_tile_slot(tile, run->pass->step[conv].slot);
-      if (all) dst += c * tile->layout[conv].channel;
+      int to = run->tiling.pooled ? run->tiling.pooled : conv;
+      float *dst = uc_tile_slot(tile, run->pass->step[to].slot);
+      if (all) dst += c * tile->layout[to].channel;
       fill_conv(tile, &tile->layout[conv], dst);
     }
     if (all) continue;
@@ -281,7 +302,7 @@ static void run_part(uc_tile *tile, int64_t c0, int64_t c1, int64_t segment) {
   if (b0 == b1) return;
   tile->first_channel = e->block[b0].channel;
   tile->first_n = tile->n;
-  const uc_layout *conv = &tile->layout[conv_step(run->pass)];
+  const uc_layout *conv = &tile->layout[uc_conv_step(run->pass)];
   if (e->products) {
     uc_layout layout = uc_panel_layout(tile, conv);
     uc_sums sums = {tile->scratch + run->tiling.sums_at,
@@ -305,8 +326,7 @@ void uc_tile_run(uc_tile *tile, const uc_box *target, int64_t segment) {
   const uc_run *run = tile->run;
   const upconv_epilogue *tail = run->engine->lowered->tail;
   uc_tile_boxes(run->pass, tail, target, tile->box);
-  uc_tile_layouts(run->pass, tail, tile->box, run->tiling.flat ? run->tiling.x_size[2] : 0,
-                  tile->layout);
+  uc_tile_layouts(run->pass, tail, tile->box, &run->tiling, tile->layout);
   tile->x_count = 0;
   /* with all channels at once the rounds are the convolution's; else every step has the target's channels */
   int64_t channels = run->pass->step[run->pass->target].channels;

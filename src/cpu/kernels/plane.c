@@ -3,7 +3,7 @@
  * Rows of a plane into a tile and out of one, all in one call: rows are short, and calls for each took as long as the
  * convolution's products. What a vector holds beyond a row's end is written where the next row comes to lie.
  */
-#include "shuffle.h"
+#include "drain.h"
 #include "table.h"
 
 /* By way of a register: a loop of plain copies would become a call of memcpy, which is longer than most rows. */
@@ -54,14 +54,16 @@ UC_INLINE void copy_over(float *dst, const float *src, int64_t n) {
 }
 
 static void store_dense(const uc_plane_store *p) {
-  int64_t left = p->rows * p->n;
-  const float *src = p->src;
+  int64_t left = p->planes * p->rows * p->n;
   float *dst = p->dst;
-  for (int64_t r = 0; r < p->rows; r++, src += p->row, dst += p->n, left -= p->n)
-    if (left >= p->n + VL)
-      copy_over(dst, src, p->n);
-    else
-      copy_exact(dst, src, p->n);
+  for (int64_t d = 0; d < p->planes; d++) {
+    const float *src = p->src + d * p->plane;
+    for (int64_t r = 0; r < p->rows; r++, src += p->row, dst += p->n, left -= p->n)
+      if (left >= p->n + VL)
+        copy_over(dst, src, p->n);
+      else
+        copy_exact(dst, src, p->n);
+  }
 }
 
 /* Elements [begin, end) of all rows put together. */
@@ -69,41 +71,42 @@ static void store_part(const uc_plane_store *p, int64_t begin, int64_t end) {
   while (begin < end) {
     int64_t r = begin / p->n, i = begin % p->n, count = p->n - i;
     if (count > end - begin) count = end - begin;
-    copy_exact(p->dst + begin, p->src + r * p->row + i, count);
+    copy_exact(p->dst + begin, p->src + r / p->rows * p->plane + r % p->rows * p->row + i, count);
     begin += count;
   }
 }
 
-/* Whole lines past the caches, with an end of one row and the beginning of the next where they meet; n >= VL. */
-static void stream_dense(const uc_plane_store *p) {
-  int64_t total = p->rows * p->n;
+/* n >= VL: parts of lines at both ends are stored, the lines between are the run. */
+static uc_line_run list_dense(const uc_plane_store *p) {
+  int64_t total = p->planes * p->rows * p->n;
   int64_t head = to_line(p->dst);
   if (head > total) head = total;
-  int64_t end = head + (total - head) / LINE * LINE, i = head % p->n;
-  const float *row = p->src + head / p->n * p->row;
+  int64_t lines = (total - head) / LINE, r = head / p->n;
   store_part(p, 0, head);
-  for (int64_t at = head; at < end; at += VL) {
-    vf v = vf_load(row + i);
-    int64_t left = p->n - i;
-    i += VL;
-    if (left <= VL) {
-      row += p->row;
-      i -= p->n;
-      if (left < VL) v = vf_join(v, vf_load(row - left), left);
-    }
-    vf_stream(p->dst + at, v);
-  }
-  store_part(p, end, total);
+  store_part(p, head + lines * LINE, total);
+  return (uc_line_run){.dst = p->dst + head,
+                       .src = p->src + r / p->rows * p->plane + r % p->rows * p->row,
+                       .i = head % p->n,
+                       .h = r % p->rows,
+                       .lines = lines};
+}
+
+static void stream_dense(const uc_plane_store *p) {
+  uc_drain d = {.now = list_dense(p), .n = p->n, .row = p->row, .rows = p->rows, .plane = p->plane};
+  drain_lines(&d, d.now.lines);
 }
 
 /* ---- rows of two residues ---- */
 
-/* Elements [j, ...) of a row of which `left` are there. */
+/* `left` elements of a row, fewer than both vectors. */
 UC_INLINE void zip_end(float *dst, vf first, vf second, int64_t left) {
-  float lane[2 * VL];
-  vf_store(lane, first);
-  vf_store(lane + VL, second);
-  copy_exact(dst, lane, left);
+  if (left >= VL) {
+    vf_store(dst, first);
+    dst += VL;
+    left -= VL;
+    first = second;
+  }
+  if (left > 0) vf_store_n(dst, first, left);
 }
 
 UC_INLINE void zip_row(float *dst, const float *even, const float *odd, int64_t n,
@@ -120,18 +123,8 @@ UC_INLINE void zip_row(float *dst, const float *even, const float *odd, int64_t 
   }
 }
 
-void uc_name(store_plane)(const uc_plane_store *p) {
-  bool whole = (uintptr_t)p->dst % sizeof *p->dst == 0; /* elements do not lie across lines */
-  if (p->split == 1 && p->dst_row == p->n) {
-    if (p->stream && whole && p->n >= VL)
-      stream_dense(p);
-    else
-      store_dense(p);
-    return;
-  }
-  for (int64_t r = 0; r < p->rows; r++) {
-    float *dst = p->dst + r * p->dst_row;
-    const float *src = p->src + r * p->row;
+static void store_rows(const uc_plane_store *p, float *dst, const float *src) {
+  for (int64_t r = 0; r < p->rows; r++, dst += p->dst_row, src += p->row) {
     bool stream = p->stream && (uintptr_t)dst % (LINE * sizeof *dst) == 0;
     if (p->split == 1 && p->stream)
       uc_name(stream_row)(dst, src, p->n);
@@ -143,3 +136,55 @@ void uc_name(store_plane)(const uc_plane_store *p) {
       zip_row(dst, src, src + p->residue, p->n, vf_store);
   }
 }
+
+/* Rows of one residue without gaps in memory. */
+static bool is_dense(const uc_plane_store *p) {
+  return p->split == 1 && p->dst_row == p->n && (p->planes == 1 || p->dst_plane == p->rows * p->n);
+}
+
+static bool whole_elements(const uc_plane_store *p) {
+  return (uintptr_t)p->dst % sizeof *p->dst == 0; /* they do not lie across lines */
+}
+
+void uc_name(store_planes)(const uc_plane_store *p) {
+  if (is_dense(p)) {
+    if (p->stream && whole_elements(p) && p->n >= VL)
+      stream_dense(p);
+    else
+      store_dense(p);
+    return;
+  }
+  for (int64_t d = 0; d < p->planes; d++) {
+    uc_plane_store one = *p;
+    one.planes = 1;
+    one.dst += d * p->dst_plane;
+    one.src += d * p->plane;
+    if (is_dense(&one))
+      uc_name(store_planes)(&one);
+    else
+      store_rows(p, one.dst, one.src);
+  }
+}
+
+bool uc_name(drains)(const uc_plane_store *p) {
+  if (p->split == 1) return is_dense(p) && whole_elements(p) && p->n >= VL;
+  bool lines = (uintptr_t)p->dst % (LINE * sizeof *p->dst) == 0 && p->dst_row % LINE == 0 &&
+               p->dst_plane % LINE == 0;
+  return lines && p->n % (2 * LINE) == 0;
+}
+
+int64_t uc_name(list_lines)(const uc_plane_store *p, uc_line_run *run) {
+  if (p->split == 1) {
+    *run = list_dense(p);
+    return run->lines > 0;
+  }
+  uc_line_run *next = run;
+  for (int64_t d = 0; d < p->planes; d++)
+    for (int64_t r = 0; r < p->rows; r++)
+      *next++ = (uc_line_run){.dst = p->dst + d * p->dst_plane + r * p->dst_row,
+                              .src = p->src + d * p->plane + r * p->row,
+                              .lines = p->n / LINE};
+  return next - run;
+}
+
+void uc_name(drain)(uc_drain *d, int64_t lines) { drain_lines(d, lines); }

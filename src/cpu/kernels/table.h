@@ -29,7 +29,10 @@ void uc_name(store_row)(void *dst, upconv_dtype dtype, int64_t stride, const flo
 void uc_name(stream_row)(float *dst, const float *src, int64_t n);
 void uc_name(stream_end)(void);
 void uc_name(load_plane)(const uc_plane_load *p);
-void uc_name(store_plane)(const uc_plane_store *p);
+void uc_name(store_planes)(const uc_plane_store *p);
+bool uc_name(drains)(const uc_plane_store *p);
+int64_t uc_name(list_lines)(const uc_plane_store *p, uc_line_run *run);
+void uc_name(drain)(uc_drain *d, int64_t lines);
 
 void uc_name(copy_pieces)(const uc_piece *piece, int64_t count, int64_t rows, int64_t dst_stride,
                           int64_t src_stride);
