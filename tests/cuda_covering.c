@@ -67,6 +67,18 @@ const covering_case covering_cases[] = {
      "ci32 co16 g4 in20x20 k7 s4 p1 dtype=bf16 | batch_norm mean=@m var=@v weight=@w bias=@b | "
      "relu"},
 
+    {"residues as rows", FMG | COVERING_PHASE,
+     "n2 ci16 co32 in5x9x32 k3 s2 p1 op1 bias math=tf32 | leaky_relu 0.2 | mul @m | leaky_relu 0.2 "
+     "| max_pool 2"},
+    {"residues as rows", FMG | COVERING_PHASE,
+     "n2 ci64 co32 in16x16x16 k2 s2 bias dtype=f16 | silu"},
+    {"residues as rows", FMG | COVERING_PHASE, "ci40 co72 in9x47 k4 s2 p1 bias math=tf32 | gelu"},
+    {"residues as rows", FMG | COVERING_PHASE, "n2 ci32 co24 in147 k16 s8 p4 dtype=bf16 | tanh"},
+    {"residues as rows", FMGL | COVERING_PHASE,
+     "n2 ci32 co32 in5x9x47 k3x5x7 s2 p1x2x3 op1 g4 dtype=f16 layout=ndhwc | add #r:f16"},
+    {"residues as rows", FMGL | COVERING_PHASE,
+     "ci16 co12 in6x31x29 k3x2x5 s1x3x2 d2x1x3 math=tf32 g2"},
+
     {"groups", FMGLS, "n1 ci32 co32 in5x7x9 k3x5x7 s2 p1x2x3 op1 g4 math=tf32"},
     {"groups", FMG, "n2 ci24 co40 in9x12 k3 s2 g2 dtype=bf16 | relu"},
     {"groups", F, "ci6 co9 in5x6x7 k4 s2 p1 g3 bias | tanh"},

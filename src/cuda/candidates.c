@@ -16,15 +16,7 @@
 #include "pack.h"
 #include "shape.h"
 
-typedef enum inner_product {
-  FFMA,
-  MMA,
-  GEMM,
-  PHASE,
-  DEPTHWISE,
-  FLAT,
-  SCATTER
-} inner_product;
+typedef enum inner_product { FFMA, MMA, GEMM, PHASE, DEPTHWISE, FLAT, SCATTER } inner_product;
 
 enum {
   MAX_PARAMS = 100,

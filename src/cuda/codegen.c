@@ -104,7 +104,8 @@ static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_c
   uc_cuda_emit_define(text, "POSITIONS_AT", k->positions_at);
   uc_cuda_emit_define(text, "STRIP", k->strip);
   uc_cuda_emit_define(text, "RUN", run_length(k, type));
-  uc_cuda_emit_define(text, "LANES_MEET", k->phase && k->phases.row_pitch == 0 && run_length(k, type) == 4);
+  uc_cuda_emit_define(text, "LANES_MEET",
+                      k->phase && k->phases.row_pitch == 0 && run_length(k, type) == 4);
   uc_cuda_emit_define(text, "EC", k->chunk);
   uc_cuda_emit_define(text, "TAPS", k->tap_count);
   uc_cuda_emit_define(text, "STATIC_TAPS", k->static_taps);
@@ -293,7 +294,8 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
   if (k->fused) uc_text_add(text, "\n%s", uc_cuda_embedded("fused_tile"));
   if (k->flat) {
     uc_cuda_emit_flat_tables(text, e, k);
-    const char *const file[] = {"flat", "position", "stage", "flat_convolve", "run", "flat_store", "flat_fused"};
+    const char *const file[] = {"flat", "position",   "stage",     "flat_convolve",
+                                "run",  "flat_store", "flat_fused"};
     for (int i = 0; i < 7; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
     return;
   }
@@ -303,17 +305,24 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
     return;
   }
   if (k->pass->conv) {
-    if (k->phase) uc_cuda_emit_phase_tables(text, e, k);
-    else emit_taps(text, e, k);
+    if (k->phase)
+      uc_cuda_emit_phase_tables(text, e, k);
+    else
+      emit_taps(text, e, k);
     static const char *const ffma[] = {"ffma", "position", "stage", "ffma_convolve", NULL},
                              *const depthwise[] = {"depthwise", "depthwise_stage",
                                                    "depthwise_convolve", NULL},
                              *const gemm_sync[] = {"gemm", "gemm_mma", "gemm_rows", NULL},
-                             *const gemm_fours[] = {"gemm", "barrier", "gemm_wgmma", "gemm_rows", NULL},
-                             *const direct[] = {"barrier", "phase", "phase_direct", "word", "position", "phase_bounds", "phase_fused", NULL},
-                             *const rows[] = {"barrier", "phase", "run", "phase_rows", "word", "position", "phase_bounds", "phase_fused", NULL};
-    const char *const mma[] = {"word", "mma", k->wgmma ? "mma_warpgroup" : "mma_sync", "position", "stage",
-                               "mma_convolve", k->prefetch ? "prefetch" : NULL, NULL};
+                             *const gemm_fours[] = {"gemm", "barrier", "gemm_wgmma", "gemm_rows",
+                                                    NULL},
+                             *const direct[] = {"barrier",  "phase",        "phase_direct", "word",
+                                                "position", "phase_bounds", "phase_fused",  NULL},
+                             *const rows[] = {"barrier",      "phase",       "run",
+                                              "phase_rows",   "word",        "position",
+                                              "phase_bounds", "phase_fused", NULL};
+    const char *const mma[] = {
+        "word",  "mma",          k->wgmma ? "mma_warpgroup" : "mma_sync", "position",
+        "stage", "mma_convolve", k->prefetch ? "prefetch" : NULL,         NULL};
     const char *const *file = k->mma         ? mma
                               : k->phase     ? (k->phases.row_pitch > 0 ? rows : direct)
                               : k->gemm      ? (k->wgmma ? gemm_fours : gemm_sync)

@@ -218,17 +218,18 @@ static void emit_unpooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel
       "        const bool in = in_row & (INSIDE | ((w >= a.y_begin[4]) & (w < a.y_end[4])));\n"
       "        const float v0 = cell[q * RT + r0 + r];\n");
   fused_steps(text, e, k, 0, k->pass->step_count, true, "d, h, w", "        ");
-  uc_text_add(text,
-              "        run[i] = v%d;\n"
-              "        if (!INSIDE && in) store_at<Y_TYPE>(y, at + (q * R2 + r) * output_step(a), "
-              "run[i]);\n"
-              "      }\n"
-              "      if (INSIDE) store_finished(a, tile, in_c, y, at + (i0 / ROW * R2 + i0 %% ROW) * "
-              "output_step(a), run);\n"
-              "    }\n"
-              "  }\n"
-              "}\n",
-              value);
+  uc_text_add(
+      text,
+      "        run[i] = v%d;\n"
+      "        if (!INSIDE && in) store_at<Y_TYPE>(y, at + (q * R2 + r) * output_step(a), "
+      "run[i]);\n"
+      "      }\n"
+      "      if (INSIDE) store_finished(a, tile, in_c, y, at + (i0 / ROW * R2 + i0 %% ROW) * "
+      "output_step(a), run);\n"
+      "    }\n"
+      "  }\n"
+      "}\n",
+      value);
 }
 
 /* How the pooling operator starts, adds an element v, and ends. */
@@ -302,8 +303,8 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
       "        const int d = qd * R0 + BASE0 + r / (R1 * R2), h = qh * R1 + BASE1 + r / R2 %% R1, "
       "w = pw * R2 + BASE2 + r %% R2;\n"
       "        if (r / (R1 * R2) >= %lld || r / R2 %% R1 >= %lld || r %% R2 >= %lld) continue;\n",
-      op->kind == UPCONV_OP_AVG_POOL ? "pooled = 0.0f" : "most[2] = {-INF, -INF}", (long long)w->kernel[0],
-      (long long)w->kernel[1], (long long)w->kernel[2]);
+      op->kind == UPCONV_OP_AVG_POOL ? "pooled = 0.0f" : "most[2] = {-INF, -INF}",
+      (long long)w->kernel[0], (long long)w->kernel[1], (long long)w->kernel[2]);
   bool padded = w->ceil_mode;
   for (int a = 0; a < UC_AXES; a++) padded = padded || w->pad_begin[a] > 0 || w->pad_end[a] > 0;
   if (padded) uc_text_add(text, "        if (!inside(a.size[%d], d, h, w)) continue;\n", source);

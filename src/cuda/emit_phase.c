@@ -16,7 +16,7 @@ void uc_cuda_emit_phase_defines(uc_text *text, const uc_cuda_engine *e, const uc
   uc_cuda_emit_define(text, "GROUPS", p->groups);
   uc_cuda_emit_define(text, "GROUP_AXIS", p->group_axis);
   for (int a = 0; a < UC_AXES; a++)
-    uc_text_add(text, "#define PART_%c %lld\n", "DHW"[a], (long long)p->part[a]);
+    uc_text_add(text, "#define PART_%c %lld\n", "DHW"[a], (long long)p -> part[a]);
   uc_cuda_emit_define(text, "QUADS", p->quads);
   uc_cuda_emit_define(text, "STEPS", p->steps);
   uc_cuda_emit_define(text, "PRODUCTS", p->product_count);

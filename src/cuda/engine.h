@@ -97,8 +97,9 @@ typedef struct uc_cuda_phase {
   int64_t quads, steps;     /* units of 16 bytes of a position; products' depths that they make */
   int64_t product_count;    /* of a step */
   uc_cuda_product *product;
-  int64_t row_pitch; /* elements from row to row where finished rows meet in shared memory first, or 0 */
-  bool gaps;         /* a product has rows whose residue has no tap there */
+  int64_t
+      row_pitch; /* elements from row to row where finished rows meet in shared memory first, or 0 */
+  bool gaps;     /* a product has rows whose residue has no tap there */
 } uc_cuda_phase;
 
 /* Few output channels: sums of every tap, position by position. */
@@ -153,7 +154,7 @@ typedef struct uc_cuda_kernel {
      once; where tables and barriers lie in shared memory; parts of the depth; copies under way; halo tiles */
   bool wgmma;
   int64_t registers_kept,
-      registers_taken;  /* gemm, phase: of a warp that copies, that multiplies; taken: 0: as launched */
+      registers_taken; /* gemm, phase: of a warp that copies, that multiplies; taken: 0: as launched */
   int64_t product_taps; /* mma: of one product; 1 unless four warps make it together */
   bool wide;            /* gemm: residues are columns too */
   int64_t held,
@@ -161,7 +162,7 @@ typedef struct uc_cuda_kernel {
   int64_t copiers, teams_n, round, located_at, barriers_at, sums_at, chunks, stages, x_buffers;
   int64_t
       steps_ahead; /* gemm without wgmma: whose operands are loaded together; phase: units of x that a thread loads together */
-  int64_t strip;       /* neighbouring cells along W that a thread finishes together */
+  int64_t strip;   /* neighbouring cells along W that a thread finishes together */
   /* tensor cores: positions of the input loaded together, and by one instruction; words of a plane and of a step of the
      input tile, and by how much planes are shifted */
   bool pairs; /* words of two positions lie beside those of the other half of the step */

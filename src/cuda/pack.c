@@ -84,8 +84,8 @@ upconv_status uc_cuda_widen_packed(uc_cuda_engine *e, const uc_cuda_kernel *k) {
 upconv_status uc_cuda_panel_packed(uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const uc_cuda_phase *p = &k->phases;
   enum { PANEL_FLOATS = 512 };
-  int64_t factors[] = {e->lowered->conv.groups, p->blocks, k->rounds, p->steps, p->product_count,
-                       p->held, PANEL_FLOATS};
+  int64_t factors[] = {e->lowered->conv.groups, p->blocks, k->rounds,   p->steps,
+                       p->product_count,        p->held,   PANEL_FLOATS};
   if (!uc_product(factors, 7, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)
     return uc_fail(UPCONV_OVERFLOW, "weights: more elements than memory can hold");
   e->packed_floats = padded(e->weights_at + e->weight_floats);

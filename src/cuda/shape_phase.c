@@ -12,11 +12,12 @@
 
 enum {
   MOST_SUMS = 128, /* registers of a thread that multiplies */
-  MOST_GROUPS = 16, /* of one product, whose sums must fit the registers that threads are launched with */
-  GROUP = 8,          /* cells, neighbours along W */
-  BLOCK = 8,          /* channels */
+  MOST_GROUPS =
+      16,    /* of one product, whose sums must fit the registers that threads are launched with */
+  GROUP = 8, /* cells, neighbours along W */
+  BLOCK = 8, /* channels */
   MOST_UNROLLED = 512, /* products */
-  MOST_PARTS = 8,     /* of a tile, along each axis */
+  MOST_PARTS = 8,      /* of a tile, along each axis */
   MOST_BUFFERS = 3,
   MULTIPLIERS = 256,
   WARP_ROWS = 8 * MULTIPLIERS / 32, /* of a part, of all warps that multiply */
@@ -40,7 +41,8 @@ static const double UNIT = 0.16, LATENCY = 900, BEGIN = 2000, FINISH = 2.5, L2_B
 
 static int64_t places(const uc_cuda_kernel *k) { return k->residues[0] * k->residues[1]; }
 
-int64_t uc_cuda_phase_residue(const uc_cuda_kernel *k, int64_t panel, int64_t slot, int64_t second) {
+int64_t uc_cuda_phase_residue(const uc_cuda_kernel *k, int64_t panel, int64_t slot,
+                              int64_t second) {
   const uc_cuda_phase *p = &k->phases;
   int64_t place = panel / p->pairs * p->slots + slot, w = panel % p->pairs * 2 + second;
   return place < places(k) && w < k->residues[2] ? place * k->residues[2] + w : -1;
@@ -63,7 +65,8 @@ static int64_t panel_of(const uc_cuda_kernel *k, const uc_cuda_phase *p, int64_t
 /* The first tap, from t on, of another offset; taps go offset by offset. */
 static int64_t next_offset(const uc_cuda_kernel *k, int64_t t) {
   int64_t end = t;
-  while (end < k->tap_count && memcmp(k->tap[end].delta, k->tap[t].delta, sizeof k->tap[t].delta) == 0)
+  while (end < k->tap_count &&
+         memcmp(k->tap[end].delta, k->tap[t].delta, sizeof k->tap[t].delta) == 0)
     end++;
   return end;
 }
@@ -167,7 +170,7 @@ typedef struct setting {
   const uc_cuda_engine *e;
   const uc_cuda_kernel *k;
   const int64_t *extent;
-  int64_t panel_blocks; /* of channels: each has all panels once */
+  int64_t panel_blocks;           /* of channels: each has all panels once */
   int64_t y_size, width, of_cell; /* bytes of an output; outputs of a row of y; of a cell along W */
 } setting;
 
@@ -206,8 +209,8 @@ static int64_t round_bytes(const setting *s, const tiling *t) {
 
 static int64_t shared_bytes(const setting *s, const tiling *t) {
   int64_t marks = s->k->phases.gaps ? x_bytes(s, t) / UNIT_BYTES / s->k->phases.quads : 0;
-  return t->rounds * round_bytes(s, t) + t->buffers * (x_bytes(s, t) + marks) + UC_CUDA_NOTES_BYTES +
-         WARP_ROWS * t->row_pitch * s->y_size;
+  return t->rounds * round_bytes(s, t) + t->buffers * (x_bytes(s, t) + marks) +
+         UC_CUDA_NOTES_BYTES + WARP_ROWS * t->row_pitch * s->y_size;
 }
 
 /* Rounds and blocks of channels, and buffers: the fewest blocks whose weights leave room for two tiles' input. */
@@ -217,7 +220,8 @@ static bool fit(const setting *s, tiling *t) {
     t->rounds = uc_ceil_div(all, t->blocks);
     t->buffers = 2;
     if (shared_bytes(s, t) > most) continue;
-    while (t->buffers < MOST_BUFFERS && shared_bytes(s, t) + x_bytes(s, t) * 17 / 16 <= most) t->buffers++;
+    while (t->buffers < MOST_BUFFERS && shared_bytes(s, t) + x_bytes(s, t) * 17 / 16 <= most)
+      t->buffers++;
     t->blocks = uc_ceil_div(all, t->rounds);
     return true;
   }
@@ -262,13 +266,15 @@ static void estimate(const setting *s, tiling *t) {
   double parts = (double)(t->parts[0] * t->parts[1] * t->parts[2]) * (double)t->rounds;
   double products = parts * (double)(p->steps * p->product_count * t->held) * product_clocks(t);
   double sums = parts * (double)(p->panels * t->held * t->groups * 4);
-  double outputs = sums * MULTIPLIERS / 2 / (s->k->pool >= 0 ? (double)uc_volume(s->k->residues) : 1);
+  double outputs =
+      sums * MULTIPLIERS / 2 / (s->k->pool >= 0 ? (double)uc_volume(s->k->residues) : 1);
   double units = (double)x_bytes(s, t) / UNIT_BYTES, words = s->e->word == UPCONV_F32 ? 4 : 8;
   double issue = sums * FINISH + units * words * UNIT;
   /* copying warps load 32 words a thread together; a team finishes while the other multiplies */
   double copying = ceil(units * words / (32.0 * COPIERS)) * LATENCY;
   double alone = products / 2 + sums * FINISH * 2;
-  const double part[] = {products, issue, copying, alone, near_bytes(s, cells) / L2_BYTES + store_clocks(s, t, outputs)};
+  const double part[] = {products, issue, copying, alone,
+                         near_bytes(s, cells) / L2_BYTES + store_clocks(s, t, outputs)};
   double clocks = 0;
   for (int i = 0; i < 5; i++) clocks += pow(part[i], 3);
   double weights = (double)(t->rounds * round_bytes(s, t));
@@ -285,8 +291,7 @@ static void try_parts(const setting *s, tiling *t, tiling *best) {
     for (n[1] = 1; n[1] <= MOST_PARTS; n[1] *= 2)
       for (n[2] = 1; n[2] <= MOST_PARTS; n[2] *= 2) {
         bool beyond = n[0] * n[1] * n[2] > MOST_PARTS;
-        for (int a = 0; a < UC_AXES; a++)
-          beyond |= n[a] > 1 && part[a] * n[a] / 2 >= s->extent[a];
+        for (int a = 0; a < UC_AXES; a++) beyond |= n[a] > 1 && part[a] * n[a] / 2 >= s->extent[a];
         if (beyond) continue;
         memcpy(t->parts, n, sizeof n);
         if (!fit(s, t)) continue;
@@ -335,8 +340,7 @@ static void lay_out_pairs(const setting *s, uc_cuda_kernel *k) {
   k->x_base[2] -= uc_mod(k->x_base[2], 2);
 }
 
-static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t,
-                   const setting *s) {
+static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t, const setting *s) {
   uc_cuda_phase *p = &k->phases;
   k->staging_floats = uc_ceil_div(shared_bytes(s, t), 4);
   p->held = t->held;
@@ -368,7 +372,8 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t,
 const char *uc_cuda_shape_phase(const uc_cuda_engine *e, uc_cuda_kernel *k,
                                 const int64_t extent[UC_AXES], int64_t width) {
   uc_cuda_phase *p = &k->phases;
-  if (strcmp(e->target.arch, "sm_90a") != 0) return "only sm_90a multiplies both operands from shared memory";
+  if (strcmp(e->target.arch, "sm_90a") != 0)
+    return "only sm_90a multiplies both operands from shared memory";
   if (k->step[2] != 1) return "neighbouring cells along W read inputs that lie apart";
   if (k->tap_count > MOST_TAPS) return "more taps than the kernel for phases unrolls";
   int64_t of_unit = e->word == UPCONV_F32 ? 4 : 8;

@@ -401,8 +401,8 @@ static void count_phase(counting *c) {
   double outputs = k->pool >= 0 ? sums / c->residues : sums;
   int64_t side = k->pool >= 0 ? 2 : 2 * k->residues[2];
   w->instructions += sums;
-  count_outputs(c, outputs, panels * (double)p->groups * 4 * c->outputs_of_cell / c->residues, 0, side,
-                sectors(c, 8));
+  count_outputs(c, outputs, panels * (double)p->groups * 4 * c->outputs_of_cell / c->residues, 0,
+                side, sectors(c, 8));
 }
 
 /* ---- cuda-depthwise ---- */
