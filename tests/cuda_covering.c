@@ -74,9 +74,9 @@ const covering_case covering_cases[] = {
      "n2 ci64 co32 in16x16x16 k2 s2 bias dtype=f16 | silu"},
     {"residues as rows", FMG | COVERING_PHASE, "ci40 co72 in9x47 k4 s2 p1 bias math=tf32 | gelu"},
     {"residues as rows", FMG | COVERING_PHASE, "n2 ci32 co24 in147 k16 s8 p4 dtype=bf16 | tanh"},
-    {"residues as rows", FMGL | COVERING_PHASE,
+    {"residues as rows", FMGLS | COVERING_PHASE,
      "n2 ci32 co32 in5x9x47 k3x5x7 s2 p1x2x3 op1 g4 dtype=f16 layout=ndhwc | add #r:f16"},
-    {"residues as rows", FMGL | COVERING_PHASE,
+    {"residues as rows", FMGLS | COVERING_PHASE,
      "ci16 co12 in6x31x29 k3x2x5 s1x3x2 d2x1x3 math=tf32 g2"},
 
     {"groups", FMGLS, "n1 ci32 co32 in5x7x9 k3x5x7 s2 p1x2x3 op1 g4 math=tf32"},
