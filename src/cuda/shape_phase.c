@@ -36,8 +36,9 @@ enum {
 };
 
 /* Clocks of one multiprocessor: a unit of x that is brought, in issue slots of a scheduler; a round trip to memory; to begin;
-   to finish a sum, four warps side by side. */
-static const double UNIT = 0.16, LATENCY = 900, BEGIN = 2000, FINISH = 2.5, L2_BYTES = 28;
+   to finish a sum, four warps side by side; to put eight rows together and copy them. */
+static const double ROWS = 200, UNIT = 0.16, LATENCY = 900, BEGIN = 2000, FINISH = 2.5,
+                    L2_BYTES = 28;
 
 static int64_t places(const uc_cuda_kernel *k) { return k->residues[0] * k->residues[1]; }
 
@@ -237,12 +238,13 @@ static double product_clocks(const tiling *t) {
 /* Clocks of the second-level cache for y: sectors that are not written as a whole take longer. Where rows are no multiples of
    sectors, both ends of a run are such, and what a lane's neighbours do not store with it is a run. */
 static double store_clocks(const setting *s, const tiling *t, double outputs) {
-  static const double PIECE = 3.7;
+  static const double PIECE = 2.0;
   double bytes = outputs * (double)s->y_size, lanes = (double)(GROUP * s->of_cell * s->y_size);
   if (s->width * s->y_size % SECTOR == 0) return bytes / L2_BYTES;
   if (t->row_pitch > 0) return bytes / L2_BYTES + bytes / (lanes * (double)t->groups) * 2 * PIECE;
-  bool vectors = s->width * s->y_size % VECTOR_BYTES == 0;
-  return bytes / L2_BYTES + bytes / lanes * (vectors ? 2 : 4) * PIECE;
+  int64_t of_lane = uc_min(VECTOR_BYTES, 2 * s->of_cell * s->y_size);
+  bool together = s->width * s->y_size % of_lane == 0;
+  return bytes / L2_BYTES + bytes / lanes * (together ? 2 : 4) * PIECE;
 }
 
 /* Bytes of x that come from the second-level cache for a tile: whole sectors of its rows. */
@@ -262,19 +264,28 @@ static void estimate(const setting *s, tiling *t) {
   cells_of(t, cells);
   double tiles = (double)(t->blocks * s->e->lowered->conv.groups) *
                  (double)uc_max(1, s->e->lowered->conv.batch);
-  for (int a = 0; a < UC_AXES; a++) tiles *= (double)uc_ceil_div(s->extent[a], cells[a]);
+  double there = 1; /* of the tiles' cells: others are not stored */
+  for (int a = 0; a < UC_AXES; a++) {
+    int64_t along = uc_ceil_div(s->extent[a], cells[a]);
+    tiles *= (double)along;
+    there *= (double)s->extent[a] / (double)(along * cells[a]);
+  }
   double parts = (double)(t->parts[0] * t->parts[1] * t->parts[2]) * (double)t->rounds;
   double products = parts * (double)(p->steps * p->product_count * t->held) * product_clocks(t);
   double sums = parts * (double)(p->panels * t->held * t->groups * 4);
   double outputs =
       sums * MULTIPLIERS / 2 / (s->k->pool >= 0 ? (double)uc_volume(s->k->residues) : 1);
   double units = (double)x_bytes(s, t) / UNIT_BYTES, words = s->e->word == UPCONV_F32 ? 4 : 8;
-  double issue = sums * FINISH + units * words * UNIT;
+  double of_place = s->k->pool >= 0 ? (double)p->panels : (double)p->pairs;
+  double finishing =
+      sums * FINISH +
+      (t->row_pitch > 0 ? parts * (double)(p->panels * t->held) / of_place * ROWS : 0);
+  double issue = finishing + units * words * UNIT;
   /* copying warps load 32 words a thread together; a team finishes while the other multiplies */
   double copying = ceil(units * words / (32.0 * COPIERS)) * LATENCY;
-  double alone = products / 2 + sums * FINISH * 2;
+  double alone = products / 2 + finishing * 2;
   const double part[] = {products, issue, copying, alone,
-                         near_bytes(s, cells) / L2_BYTES + store_clocks(s, t, outputs)};
+                         near_bytes(s, cells) / L2_BYTES + store_clocks(s, t, outputs * there)};
   double clocks = 0;
   for (int i = 0; i < 5; i++) clocks += pow(part[i], 3);
   double weights = (double)(t->rounds * round_bytes(s, t));

@@ -156,17 +156,26 @@ __device__ __forceinline__ void store_item(int item, const uint4 (&units)[UNITS]
 #if GAPS
 __device__ __forceinline__ u8 *marks_of(float *smem, int buffer) { return (u8 *)smem + MARKS_AT + buffer * X_CHANNEL; }
 
-// Inputs of an item that are not finite become zeros, and are marked.
-__device__ __forceinline__ void bound_item(int item, Note *note, int count, u8 *marks, uint4 (&units)[UNITS][SPOT]) {
+// Inputs that are not finite become zeros, and items that have such are marked.
+__device__ __forceinline__ void bound_items(int first, Note *note, int count, u8 *marks, Units &units) {
   u32 most = 0;
 #pragma unroll
-  for (int i = 0; i < UNITS * SPOT; i++) most = greatest_of(most, units[i / SPOT][i % SPOT]);
+  for (int i = 0; i < TOGETHER * UNITS * SPOT; i++)
+    most = greatest_of(most, units[i / (UNITS * SPOT)][i / SPOT % UNITS][i % SPOT]);
   if (!unbounded_bits(most)) return;
-#pragma unroll
-  for (int i = 0; i < UNITS * SPOT; i++) bound(units[i / SPOT][i % SPOT]);
-#pragma unroll
-  for (int i = 0; i < SPOT; i++) marks[spot_of(item) * SPOT + i] = (u8)count;
   note->unbounded = count;
+#pragma unroll
+  for (int item = 0; item < TOGETHER; item++) {
+    u32 of_item = 0;
+#pragma unroll
+    for (int i = 0; i < UNITS * SPOT; i++) {
+      of_item = greatest_of(of_item, units[item][i / SPOT][i % SPOT]);
+      bound(units[item][i / SPOT][i % SPOT]);
+    }
+    if (!unbounded_bits(of_item)) continue;
+#pragma unroll
+    for (int i = 0; i < SPOT; i++) marks[spot_of(first + item * COPIERS) * SPOT + i] = (u8)count;
+  }
 }
 #endif
 
@@ -178,13 +187,12 @@ __device__ __forceinline__ void copy_input(const Args &a, const Tile &tile, bool
     Units units;
 #pragma unroll
     for (int i = 0; i < TOGETHER; i++) load_item(a, tile, origin, pairs, first + i * COPIERS, units[i]);
-#pragma unroll
-    for (int i = 0; i < TOGETHER; i++) {
 #if GAPS
-      bound_item(first + i * COPIERS, note, count, marks_of(smem, buffer), units[i]);
+    bound_items(first, note, count, marks_of(smem, buffer), units);
 #endif
+#pragma unroll
+    for (int i = 0; i < TOGETHER; i++)
       store_item(first + i * COPIERS, units[i], (uint4 *)((char *)smem + WEIGHT_BYTES + buffer * X_BYTES));
-    }
   }
 }
 
