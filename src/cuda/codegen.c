@@ -286,7 +286,9 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
   emit_args(text, e, k);
   uc_text_add(text, "%s", uc_cuda_embedded("tile"));
   if (k->fused) {
-    uc_text_add(text, "\n%s", uc_cuda_embedded(output_of(k)));
+    const char *output = output_of(k);
+    uc_text_add(text, "\n%s", uc_cuda_embedded(output));
+    if (strcmp(output, "output") != 0) uc_text_add(text, "%s", uc_cuda_embedded("output_shared"));
     uc_cuda_emit_finish_fused(text, e, k);
   } else {
     uc_cuda_emit_tiled(text, e, k);

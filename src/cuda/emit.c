@@ -254,8 +254,8 @@ static void emit_pool_start(uc_text *text, const uc_cuda_engine *e, const upconv
 static const char *pool_add(const uc_cuda_kernel *k, upconv_op_kind kind) {
   if (kind == UPCONV_OP_AVG_POOL) return "pooled += %s";
   bool plain = kind == UPCONV_OP_MAX_POOL || k->sums_pooled;
-  return plain ? "most[r % 2] = max_nan(most[r % 2], %s)"
-               : "most[r % 2] = max_nan(most[r % 2], sign * %s)";
+  return plain ? "most[r %% 2] = max_nan(most[r %% 2], %s)"
+               : "most[r %% 2] = max_nan(most[r %% 2], sign * %s)";
 }
 
 /* Divides by the elements of the window at output (d, h, w). */

@@ -54,10 +54,6 @@ void uc_cuda_gemm_base(const uc_cuda_kernel *kernel, int64_t group, int64_t base
    cannot be, or NULL. */
 const char *uc_cuda_shape_phase(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
                                 const int64_t extent[UC_AXES], int64_t width);
-/* The residue of a panel's pair (by its place along D and H, and the first or second of the pair); -1: none. */
-int64_t uc_cuda_phase_residue(const uc_cuda_kernel *kernel, int64_t panel, int64_t slot,
-                              int64_t second);
-
 /* ---- shape_scatter.c: few output channels ---- */
 
 /* Blocks of channels, and how their weights are laid out; ci_steps is known. */

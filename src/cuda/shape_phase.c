@@ -42,8 +42,8 @@ static const double ROWS = 200, UNIT = 0.16, LATENCY = 900, BEGIN = 2000, FINISH
 
 static int64_t places(const uc_cuda_kernel *k) { return k->residues[0] * k->residues[1]; }
 
-int64_t uc_cuda_phase_residue(const uc_cuda_kernel *k, int64_t panel, int64_t slot,
-                              int64_t second) {
+/* The residue of a panel's pair, by its place along D and H, and the first or second of the pair; -1: none. */
+static int64_t residue_of(const uc_cuda_kernel *k, int64_t panel, int64_t slot, int64_t second) {
   const uc_cuda_phase *p = &k->phases;
   int64_t place = panel / p->pairs * p->slots + slot, w = panel % p->pairs * 2 + second;
   return place < places(k) && w < k->residues[2] ? place * k->residues[2] + w : -1;
@@ -121,7 +121,7 @@ static bool has_gaps(const uc_cuda_kernel *k, const uc_cuda_phase *p) {
       for (int64_t slot = 0; slot < p->slots; slot++)
         for (int second = 0; second < 2; second++)
           if (p->product[i].kernel[half][slot][second] < 0 &&
-              uc_cuda_phase_residue(k, p->product[i].panel, slot, second) >= 0)
+              residue_of(k, p->product[i].panel, slot, second) >= 0)
             return true;
   return false;
 }

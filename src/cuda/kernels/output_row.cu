@@ -3,14 +3,8 @@
 
 __device__ __forceinline__ char *output_of(const Args &, const Tile &tile, int) { return tile.y; }
 
-// Offset of an output in its row, in coordinates of the tile; from one to the next.
+// Offset of an output in its row, in coordinates of the tile.
 __device__ __forceinline__ int output_at(const Args &, const Tile &, int, int, int w) { return w; }
-__device__ __forceinline__ int output_step(const Args &) { return 1; }
-
-template <int N>
-__device__ __forceinline__ void store_finished(const Args &, const Tile &tile, bool live, char *y, int at, const float (&run)[N]) {
-  if (live) store_run<Y_TYPE, N>(y, at, 1, tile.width, run);
-}
 
 template <bool INSIDE>
 __device__ __forceinline__ bool channel_stored(const Args &a, int c) {

@@ -5,17 +5,11 @@ __device__ __forceinline__ char *output_of(const Args &, const Tile &tile, int c
   return tile.y + (c - tile.group * CO - tile.c0) * tile.y_channel * size_of(Y_TYPE);
 }
 
-// Offset of an output, in coordinates of the tile; from one to the next along W.
+// Offset of an output, in coordinates of the tile.
 __device__ __forceinline__ int output_at(const Args &, const Tile &tile, int d, int h, int w) {
   return d * tile.y_step[0] + h * tile.y_step[1] + w;
 }
 
-__device__ __forceinline__ int output_step(const Args &) { return 1; }
-
-template <int N>
-__device__ __forceinline__ void store_finished(const Args &, const Tile &tile, bool live, char *y, int at, const float (&run)[N]) {
-  if (live) store_run<Y_TYPE, N>(y, at, 1, tile.width, run);
-}
 
 // Whether channel c of an element is stored. Tiles are inside only if all their channels are.
 template <bool INSIDE>
