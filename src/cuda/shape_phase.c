@@ -355,7 +355,7 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t, 
   uc_cuda_phase *p = &k->phases;
   k->staging_floats = uc_ceil_div(shared_bytes(s, t), 4);
   p->held = t->held;
-  p->blocks = uc_ceil_div(s->panel_blocks, t->held * t->rounds);
+  p->blocks = t->blocks;
   p->groups = t->groups;
   p->group_axis = t->axis;
   p->row_pitch = t->row_pitch;
