@@ -84,7 +84,7 @@ static int64_t find_tap(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
   int64_t place = tap->residue / k->residues[2], w = tap->residue % k->residues[2];
   for (int64_t i = 0; i < p->product_count; i++)
     for (int half = 0; half < 2; half++)
-      if (p->product[i].panel == place / p->slots * p->pairs + w / 2 &&
+      if (p->product[i].panel == uc_cuda_phase_panel(k, tap->residue) &&
           memcmp(p->product[i].delta[half], tap->delta, sizeof tap->delta) == 0 &&
           p->product[i].kernel[half][place % p->slots][w % 2] == tap->kernel)
         return 2 * i + half;

@@ -4,10 +4,6 @@
 #include "emit.h"
 #include "shape.h"
 
-static int64_t plane_taps(const uc_cuda_engine *e) {
-  return e->kernel_size / e->lowered->conv.axis[0].kernel;
-}
-
 void uc_cuda_emit_scatter_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const uc_cuda_scatter *s = &k->scattered;
   uc_cuda_emit_define(text, "STEPS", e->ci_steps);
@@ -35,7 +31,7 @@ static int64_t depth_kernel(const uc_cuda_engine *e, const uc_cuda_kernel *k, in
     const uc_cuda_tap *tap = &k->tap[t];
     if (tap->residue / (k->residues[1] * k->residues[2]) == residue &&
         tap->delta[0] - k->x_base[0] == plane)
-      return tap->kernel / plane_taps(e);
+      return tap->kernel / uc_cuda_plane_taps(e);
   }
   return -1;
 }
@@ -59,7 +55,7 @@ static bool is_term(const uc_cuda_engine *e, const uc_cuda_kernel *k, int64_t t)
   for (int64_t i = 0; i < k->tap_count; i++) {
     const uc_cuda_tap *other = &k->tap[i];
     if (other->residue == tap->residue && other->kernel < tap->kernel &&
-        (tap->kernel - other->kernel) % plane_taps(e) == 0)
+        (tap->kernel - other->kernel) % uc_cuda_plane_taps(e) == 0)
       return false;
   }
   return true;
@@ -73,7 +69,7 @@ static int64_t value_of(const uc_cuda_engine *e, const uc_cuda_kernel *k, const 
   if (which == RESIDUE) return tap->residue;
   if (which == ROW)
     return tap->residue / (k->residues[1] * k->residues[2]) * (s->rows / k->residues[0]) +
-           tap->kernel % plane_taps(e);
+           tap->kernel % uc_cuda_plane_taps(e);
   return (tap->delta[1] - k->x_base[1]) * s->row + tap->delta[2] - k->x_base[2] + s->lead;
 }
 

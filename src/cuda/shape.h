@@ -54,7 +54,15 @@ void uc_cuda_gemm_base(const uc_cuda_kernel *kernel, int64_t group, int64_t base
    cannot be, or NULL. */
 const char *uc_cuda_shape_phase(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
                                 const int64_t extent[UC_AXES], int64_t width);
+/* The panel that has a residue's row. */
+int64_t uc_cuda_phase_panel(const uc_cuda_kernel *kernel, int64_t residue);
+
 /* ---- shape_scatter.c: few output channels ---- */
+
+/* Elements of the kernel in one plane along D. */
+static inline int64_t uc_cuda_plane_taps(const uc_cuda_engine *e) {
+  return e->kernel_size / e->lowered->conv.axis[0].kernel;
+}
 
 /* Blocks of channels, and how their weights are laid out; ci_steps is known. */
 void uc_cuda_plan_scatter(uc_cuda_engine *engine);

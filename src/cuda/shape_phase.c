@@ -58,7 +58,8 @@ static void choose_panels(const uc_cuda_kernel *k, uc_cuda_phase *p, int64_t fra
   p->panels = p->pairs * uc_ceil_div(places(k), p->slots);
 }
 
-static int64_t panel_of(const uc_cuda_kernel *k, const uc_cuda_phase *p, int64_t residue) {
+int64_t uc_cuda_phase_panel(const uc_cuda_kernel *k, int64_t residue) {
+  const uc_cuda_phase *p = &k->phases;
   int64_t place = residue / k->residues[2], w = residue % k->residues[2];
   return place / p->slots * p->pairs + w / 2;
 }
@@ -80,7 +81,7 @@ static bool find_product(const uc_cuda_kernel *k, const uc_cuda_phase *p, int64_
   product->panel = (int32_t)panel;
   for (int64_t t = first; t < end; t++) {
     int64_t residue = k->tap[t].residue;
-    if (panel_of(k, p, residue) != panel) continue;
+    if (uc_cuda_phase_panel(k, residue) != panel) continue;
     int64_t slot = residue / k->residues[2] % p->slots;
     any = true;
     for (int half = 0; half < 2; half++) {
@@ -293,7 +294,7 @@ static void estimate(const setting *s, tiling *t) {
               fmax(weights / L2_BYTES, copying);
 }
 
-/* Parts along each axis, powers of two; `whole`: not more than the extent. */
+/* Parts along each axis, powers of two: none that lies beyond the extent as a whole. */
 static void try_parts(const setting *s, tiling *t, tiling *best) {
   int64_t part[UC_AXES];
   part_of(t, part);
@@ -329,7 +330,7 @@ static void choose_tiling(const setting *s, tiling *best) {
   tiling t = {.clocks = 0};
   for (t.held = 1; t.held <= s->panel_blocks; t.held *= 2) {
     int64_t most = uc_min(MOST_GROUPS, MOST_SUMS / 4 / (p->panels * t.held));
-    for (t.groups = 1; t.groups <= most; t.groups += t.groups < 8 ? 1 : t.groups < 16 ? 2 : 4)
+    for (t.groups = 1; t.groups <= most; t.groups += t.groups < 8 ? 1 : 2)
       for (t.axis = 0; t.axis < UC_AXES; t.axis++) {
         int64_t cells = t.axis == 2 ? t.groups * GROUP : t.groups;
         bool last = t.axis == 2 || t.groups > 1; /* a group alone has no axis */
@@ -383,8 +384,6 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t, 
 const char *uc_cuda_shape_phase(const uc_cuda_engine *e, uc_cuda_kernel *k,
                                 const int64_t extent[UC_AXES], int64_t width) {
   uc_cuda_phase *p = &k->phases;
-  if (strcmp(e->target.arch, "sm_90a") != 0)
-    return "only sm_90a multiplies both operands from shared memory";
   if (k->step[2] != 1) return "neighbouring cells along W read inputs that lie apart";
   if (k->tap_count > MOST_TAPS) return "more taps than the kernel for phases unrolls";
   int64_t of_unit = e->word == UPCONV_F32 ? 4 : 8;

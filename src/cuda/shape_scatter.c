@@ -33,14 +33,10 @@ static bool x_last(const uc_cuda_engine *e) {
   return e->lowered->conv.x_layout == UPCONV_CHANNELS_LAST;
 }
 
-static int64_t plane_taps(const uc_cuda_engine *e) {
-  return e->kernel_size / e->lowered->conv.axis[0].kernel;
-}
-
 void uc_cuda_plan_scatter(uc_cuda_engine *e) {
   int64_t most = uc_max(1, MOST_ROWS / e->kernel_size);
   e->scatter_channels = uc_ceil_div(e->group_out, uc_ceil_div(e->group_out, most));
-  e->scatter_fragments = uc_ceil_div(plane_taps(e) * e->scatter_channels, 16);
+  e->scatter_fragments = uc_ceil_div(uc_cuda_plane_taps(e) * e->scatter_channels, 16);
   if (x_last(e)) e->ci_steps = uc_ceil_div(e->ci_steps, 2) * 2; /* channels in another order */
 }
 
@@ -222,7 +218,7 @@ static void choose_fragments(const uc_cuda_engine *e, uc_cuda_kernel *k) {
   s->open = k->step[0] == 1 && planes <= MOST_OPEN ? planes : 1;
   s->parts = uc_ceil_div(fragments, uc_max(1, MOST_FRAGMENTS / s->open));
   k->mt = uc_ceil_div(fragments, s->parts);
-  s->rows = k->residues[0] * plane_taps(e) * k->bm;
+  s->rows = k->residues[0] * uc_cuda_plane_taps(e) * k->bm;
   s->terms = count_terms(e, k);
 }
 
