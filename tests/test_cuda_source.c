@@ -285,6 +285,14 @@ static void residues_as_rows(void) {
       (const char *const[]){"#define PRODUCTS 4", "#define STEPS 8", "#define GAPS 0", NULL});
 }
 
+/* Four lanes exchange halves of their runs where these lie side by side: not if a lane has two runs in a row. */
+static void lanes_that_meet(void) {
+  check_lines("n1 ci8 co8 in1024 k2 s2 math=tf32", "cuda-phase",
+              (const char *const[]){"#define RUN 4", "#define LANES_MEET 1", NULL});
+  check_lines("n1 ci8 co8 in1024 k4 s4 p1 math=tf32", "cuda-phase",
+              (const char *const[]){"#define RUN 4", "#define LANES_MEET 0", NULL});
+}
+
 /* Long runs of the result are copied as a whole; short ones by warps. */
 static void long_runs(void) {
   check_lines("n1 ci2 co4 in150x400 k2 s2 bias math=tf32 | relu", "cuda-flat",
@@ -597,6 +605,7 @@ int main(int argc, char **argv) {
       {"founding_models", founding_models},
       {"layers_in_registers", layers_in_registers},
       {"residues_as_rows", residues_as_rows},
+      {"lanes_that_meet", lanes_that_meet},
       {"long_runs", long_runs},
       {"teams_and_copies", teams_and_copies},
       {"channels_beyond", channels_beyond},

@@ -36,12 +36,21 @@ static void define_dhw(uc_text *text, const char *prefix, const int64_t value[UC
     uc_text_add(text, "#define %s%c %lld\n", prefix, "DHW"[a], (long long)value[a]);
 }
 
+/* Elements that a thread holds of a row. */
+static int64_t row_length(const uc_cuda_kernel *k) {
+  return k->strip * (k->pool >= 0 ? 1 : uc_min(k->residues[2], k->rt));
+}
+
 /* Elements along W that a thread stores together, at most 16 bytes: a divisor of what it holds of a row. */
 static int64_t run_length(const uc_cuda_kernel *k, upconv_dtype type) {
-  int64_t row = k->strip * (k->pool >= 0 ? 1 : uc_min(k->residues[2], k->rt));
   int64_t run = 16 / (int64_t)upconv_dtype_size(type);
-  while (row % run != 0) run /= 2;
+  while (row_length(k) % run != 0) run /= 2;
   return run;
+}
+
+/* Whether lanes can exchange halves of runs: those of four lanes lie side by side. */
+static bool lanes_meet(const uc_cuda_kernel *k, upconv_dtype type) {
+  return k->phase && k->phases.row_pitch == 0 && row_length(k) == 4 && run_length(k, type) == 4;
 }
 
 /* What the inner product alone needs. */
@@ -104,8 +113,7 @@ static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_c
   uc_cuda_emit_define(text, "POSITIONS_AT", k->positions_at);
   uc_cuda_emit_define(text, "STRIP", k->strip);
   uc_cuda_emit_define(text, "RUN", run_length(k, type));
-  uc_cuda_emit_define(text, "LANES_MEET",
-                      k->phase && k->phases.row_pitch == 0 && run_length(k, type) == 4);
+  uc_cuda_emit_define(text, "LANES_MEET", lanes_meet(k, type));
   uc_cuda_emit_define(text, "EC", k->chunk);
   uc_cuda_emit_define(text, "TAPS", k->tap_count);
   uc_cuda_emit_define(text, "STATIC_TAPS", k->static_taps);
