@@ -7,10 +7,10 @@
 #include "plan.h"
 
 static const uc_candidate *const candidates[] = {
-    &uc_candidate_cpu_tiled,  &uc_candidate_cpu_panels,   &uc_candidate_cpu_products,
-    &uc_candidate_cpu_direct, &uc_candidate_cuda_ffma,    &uc_candidate_cuda_mma,
-    &uc_candidate_cuda_gemm,  &uc_candidate_cuda_phase,   &uc_candidate_cuda_depthwise,
-    &uc_candidate_cuda_flat,  &uc_candidate_cuda_scatter,
+    &uc_candidate_cpu_tiled,      &uc_candidate_cpu_panels, &uc_candidate_cpu_products,
+    &uc_candidate_cpu_direct,     &uc_candidate_cuda_ffma,  &uc_candidate_cuda_mma,
+    &uc_candidate_cuda_gemm,      &uc_candidate_cuda_phase, &uc_candidate_cuda_panel,
+    &uc_candidate_cuda_depthwise, &uc_candidate_cuda_flat,  &uc_candidate_cuda_scatter,
 };
 
 const uc_candidate *uc_candidate_at(int index) {

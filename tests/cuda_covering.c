@@ -79,6 +79,16 @@ const covering_case covering_cases[] = {
     {"residues as rows", FMGLS | COVERING_PHASE,
      "ci16 co12 in6x31x29 k3x2x5 s1x3x2 d2x1x3 math=tf32 g2"},
 
+    {"channels as rows", FMG | COVERING_PANEL,
+     "n2 ci64 co96 in16x16 k4 s2 p1 bias math=tf32 | relu"},
+    {"channels as rows", FMG | COVERING_PANEL, "n2 ci72 co130 in21x17 k3 s2 dtype=f16"},
+    {"channels as rows", FMG | COVERING_PANEL,
+     "n3 ci32 co24 in5x7x14 k2 s2 dtype=bf16 | add #r:f16 | gelu"},
+    {"channels as rows", FMG | COVERING_PANEL, "ci64 co40 in333 k16 s8 p4 bias math=tf32 | tanh"},
+    {"channels as rows", FMG | COVERING_PANEL,
+     "n2 ci24 co32 in6x8x8 k3 s2 p1 op1 g2 dtype=f16 layout=ndhwc | mul @m | extreme_pool 2 "
+     "dir=@d"},
+
     {"groups", FMGLS, "n1 ci32 co32 in5x7x9 k3x5x7 s2 p1x2x3 op1 g4 math=tf32"},
     {"groups", FMG, "n2 ci24 co40 in9x12 k3 s2 g2 dtype=bf16 | relu"},
     {"groups", F, "ci6 co9 in5x6x7 k4 s2 p1 g3 bias | tanh"},

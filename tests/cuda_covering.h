@@ -20,6 +20,7 @@ enum {
   COVERING_GEMM = 128,         /* tensor cores for many channels apply, from sm_80 on */
   COVERING_SCATTER = 256,      /* tensor cores for few output channels apply, from sm_80 on */
   COVERING_PHASE = 512,        /* tensor cores with residues as rows must apply, on sm_90a */
+  COVERING_PANEL = 1024,       /* tensor cores with many channels as rows must apply, on sm_90a */
   COVERING_PASSES = 15,        /* those about the FP32 kernel's passes */
 };
 

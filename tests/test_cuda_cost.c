@@ -16,8 +16,9 @@
 static const uc_cuda_target h200 = {
     .arch = "sm_90a", .major = 9, .shared_bytes = 232448, .sm_count = 132};
 
-static const char *const candidates[] = {"cuda-ffma", "cuda-mma",     "cuda-gemm", "cuda-depthwise",
-                                         "cuda-flat", "cuda-scatter", "cuda-phase"};
+static const char *const candidates[] = {"cuda-ffma",      "cuda-mma",  "cuda-gemm",
+                                         "cuda-depthwise", "cuda-flat", "cuda-scatter",
+                                         "cuda-phase",     "cuda-panel"};
 enum { CANDIDATES = CHECK_COUNT(candidates) };
 
 /* NAN: it does not apply. chosen: the cheapest. */
@@ -208,6 +209,15 @@ static void few_output_channels(void) {
   check_context(NULL);
 }
 
+/* Many channels: cells that are columns need eight neighbours, and stores whole sectors. */
+static void many_channels(void) {
+  check_ahead("n16 ci128 co64 in16x16x16 k4 s2 p1 dtype=f16 | relu", "cuda-panel", "cuda-gemm",
+              1.3);
+  check_ahead("n2 ci320 co256 in8x8x8 k2 s2 bias math=tf32", "cuda-panel", "cuda-gemm", 1.2);
+  check_ahead("n2 ci64 co32 in64x64x64 k2 s2 bias math=tf32", "cuda-phase", "cuda-panel", 1.2);
+  check_context(NULL);
+}
+
 /* cuda-depthwise has more to do before the first output, and less for each. */
 static void depthwise_small_and_large(void) {
   check_ahead("n1 ci64 co64 g64 in16x16x16 k2 s2 dtype=f16 | relu", "cuda-ffma", "cuda-depthwise",
@@ -235,6 +245,7 @@ int main(int argc, char **argv) {
       {"depth_of_few_blocks", depth_of_few_blocks},
       {"one_output_channel", one_output_channel},
       {"few_output_channels", few_output_channels},
+      {"many_channels", many_channels},
       {"depthwise_small_and_large", depthwise_small_and_large},
       {"few_input_channels", few_input_channels},
   };

@@ -285,11 +285,36 @@ static void residues_as_rows(void) {
       (const char *const[]){"#define PRODUCTS 4", "#define STEPS 8", "#define GAPS 0", NULL});
 }
 
+/* Many channels as rows: runs are a row apart where that leaves fewer columns without a cell, else they are neighbours; finished rows
+   meet in shared memory where they are no whole sectors, unless they are short. */
+static void channels_as_rows(void) {
+  check_lines("n16 ci256 co128 in8x8x8 k4 s2 p1 math=tf32", "cuda-panel",
+              (const char *const[]){"#define HELD 2", "#define GROUPS 17", "#define GROUP_STEP 10",
+                                    "#define XW 10", "#define XH 9", "#define BM 64",
+                                    "#define LANES_MEET 1",
+                                    "__constant__ const int part_position[] = {0, 180};",
+                                    "#define TAPS 64", "#define CHUNKS 8", NULL});
+  /* two rows of 65 cells: 66, to be an even number; heavy groups of residues come first */
+  check_lines("n8 ci512 co512 in64x64 k3 s2 dtype=f16", "cuda-panel",
+              (const char *const[]){"#define TW 66", "#define XW 68", "#define GROUP_STEP 8",
+                                    "#define CREWS 2", "#define ROUND_RUNS 17",
+                                    "__constant__ const int heavy_first[] = {0, 1};", NULL});
+  check_lines("n16 ci512 co256 in4x4x4 k4 s2 p1 dtype=f16", "cuda-panel",
+              (const char *const[]){"#define SAMPLES 2", "#define XW 6", "#define GROUP_STEP 8",
+                                    "#define LANES_MEET 0", NULL});
+  /* eight residues of a pool in one thread */
+  check_lines("n4 ci64 co64 in16x16x16 k4 s2 p1 dtype=f16 | max_pool 2", "cuda-panel",
+              (const char *const[]){"#define HELD 8", "#define RESIDUE_GROUPS 1",
+                                    "#define SUMS_POOLED 1", NULL});
+}
+
 /* Four lanes exchange halves of their runs where these lie side by side: not if a lane has two runs in a row. */
 static void lanes_that_meet(void) {
   check_lines("n1 ci8 co8 in1024 k2 s2 math=tf32", "cuda-phase",
               (const char *const[]){"#define RUN 4", "#define LANES_MEET 1", NULL});
   check_lines("n1 ci8 co8 in1024 k4 s4 p1 math=tf32", "cuda-phase",
+              (const char *const[]){"#define RUN 4", "#define LANES_MEET 0", NULL});
+  check_lines("n2 ci32 co20 in9x24 k1x4 s1x4 math=tf32", "cuda-panel",
               (const char *const[]){"#define RUN 4", "#define LANES_MEET 0", NULL});
 }
 
@@ -461,8 +486,9 @@ static void scaled_sums(void) {
 
 static const char *const archs[] = {"cuda:sm_75", "cuda:sm_80", "cuda:sm_86", "cuda:sm_90a",
                                     "cuda:sm_100"};
-static const char *const candidates[] = {"cuda-ffma", "cuda-mma",     "cuda-gemm", "cuda-depthwise",
-                                         "cuda-flat", "cuda-scatter", "cuda-phase"};
+static const char *const candidates[] = {"cuda-ffma",      "cuda-mma",  "cuda-gemm",
+                                         "cuda-depthwise", "cuda-flat", "cuda-scatter",
+                                         "cuda-phase",     "cuda-panel"};
 
 enum { MOST_SOURCES = 8192 };
 
@@ -512,17 +538,23 @@ static int flag_of(const char *candidate) {
     int flag;
   } flags[] = {{"cuda-mma", COVERING_MMA},     {"cuda-gemm", COVERING_GEMM},
                {"cuda-phase", COVERING_PHASE}, {"cuda-depthwise", COVERING_DEPTHWISE},
-               {"cuda-flat", COVERING_FLAT},   {"cuda-scatter", COVERING_SCATTER}};
+               {"cuda-flat", COVERING_FLAT},   {"cuda-scatter", COVERING_SCATTER},
+               {"cuda-panel", COVERING_PANEL}};
   for (size_t i = 0; i < CHECK_COUNT(flags); i++)
     if (strcmp(flags[i].candidate, candidate) == 0) return flags[i].flag;
   return 0;
+}
+
+/* Those of sm_90a alone, which are one of several for most that they take: some cases must have them, others may. */
+static bool is_hoppers(const char *candidate) {
+  return (flag_of(candidate) & (COVERING_PHASE | COVERING_PANEL)) != 0;
 }
 
 static bool applies(const upconv_context *context, const covering_case *c, const char *candidate) {
   int flag = flag_of(candidate),
       tensor_cores = COVERING_MMA | COVERING_GEMM | COVERING_FLAT | COVERING_SCATTER;
   if (flag & tensor_cores && context->target->major < 8) return false;
-  if (flag == COVERING_PHASE && strcmp(context->target->arch, "sm_90a") != 0) return false;
+  if (is_hoppers(candidate) && strcmp(context->target->arch, "sm_90a") != 0) return false;
   return flag == 0 || c->expect & flag;
 }
 
@@ -532,9 +564,7 @@ static void check_case(upconv_context *context, const covering_case *c, const ch
   bool refused, ffma = strcmp(candidate, "cuda-ffma") == 0;
   upconv_plan *plan = plan_for(context, c->text, candidate, &refused);
   bool expected = applies(context, c, candidate);
-  /* cuda-phase is one of several for most that it takes: some cases must have it, others may */
-  if (expected || strcmp(candidate, "cuda-phase") != 0 ||
-      strcmp(context->target->arch, "sm_90a") != 0)
+  if (expected || !is_hoppers(candidate) || strcmp(context->target->arch, "sm_90a") != 0)
     CHECK_INT(!refused, expected);
   if (!plan) return;
   mark_operators(plan, met);
@@ -605,6 +635,7 @@ int main(int argc, char **argv) {
       {"founding_models", founding_models},
       {"layers_in_registers", layers_in_registers},
       {"residues_as_rows", residues_as_rows},
+      {"channels_as_rows", channels_as_rows},
       {"lanes_that_meet", lanes_that_meet},
       {"long_runs", long_runs},
       {"teams_and_copies", teams_and_copies},

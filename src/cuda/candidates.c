@@ -16,7 +16,16 @@
 #include "pack.h"
 #include "shape.h"
 
-typedef enum inner_product { FFMA, MMA, GEMM, PHASE, DEPTHWISE, FLAT, SCATTER } inner_product;
+typedef enum inner_product {
+  FFMA,
+  MMA,
+  GEMM,
+  PHASE,
+  PANEL,
+  DEPTHWISE,
+  FLAT,
+  SCATTER
+} inner_product;
 
 enum {
   MAX_PARAMS = 100,
@@ -88,11 +97,27 @@ static const char *gemm_refuses(const upconv_context *context, const uc_lowered 
   return cannot_shape(context, lowered, GEMM);
 }
 
-static const char *phase_refuses(const upconv_context *context, const uc_lowered *lowered) {
+static const char *no_shared_operands(const upconv_context *context, const uc_lowered *lowered) {
   const char *why = no_tensor_cores(context, lowered);
   if (why) return why;
-  if (strcmp(context->target->arch, "sm_90a") != 0)
-    return "only sm_90a multiplies operands that both lie in shared memory";
+  return strcmp(context->target->arch, "sm_90a") != 0
+             ? "only sm_90a multiplies operands that both lie in shared memory"
+             : NULL;
+}
+
+/* With fewer channels most of 64 rows, or of a unit of the depth, are empty. */
+static const char *panel_refuses(const upconv_context *context, const uc_lowered *lowered) {
+  const char *why = no_shared_operands(context, lowered);
+  if (why) return why;
+  const upconv_problem *p = &lowered->conv;
+  if (p->in_channels / p->groups < 8 || p->out_channels / p->groups < 8)
+    return "fewer than 8 input or output channels in a group";
+  return cannot_shape(context, lowered, PANEL);
+}
+
+static const char *phase_refuses(const upconv_context *context, const uc_lowered *lowered) {
+  const char *why = no_shared_operands(context, lowered);
+  if (why) return why;
   const upconv_problem *p = &lowered->conv;
   if (p->in_channels / p->groups < 2 || p->out_channels / p->groups < 2)
     return "one input or output channel in a group";
@@ -183,6 +208,7 @@ static void destroy(void *state) {
 static const char *name_of(const uc_cuda_engine *e) {
   return e->gemm        ? "cuda-gemm"
          : e->phase     ? "cuda-phase"
+         : e->panel     ? "cuda-panel"
          : e->mma       ? "cuda-mma"
          : e->depthwise ? "cuda-depthwise"
          : e->flat      ? "cuda-flat"
@@ -242,9 +268,10 @@ static void describe(uc_cuda_engine *e, const upconv_context *context, const uc_
   e->context = context;
   e->lowered = lowered;
   e->target = *context->target;
-  e->mma = inner == MMA || inner == GEMM || inner == PHASE;
+  e->mma = inner == MMA || inner == GEMM || inner == PHASE || inner == PANEL;
   e->gemm = inner == GEMM;
   e->phase = inner == PHASE;
+  e->panel = inner == PANEL;
   e->depthwise = inner == DEPTHWISE;
   e->flat = inner == FLAT;
   e->scatter = inner == SCATTER;
@@ -270,7 +297,7 @@ static const char *try_shape(const upconv_context *context, const uc_lowered *lo
   if (status == UPCONV_OK) *seconds = uc_cuda_cost(e);
   destroy(e);
   if (status == UPCONV_OK) return NULL;
-  if (inner == MMA || inner == GEMM || inner == PHASE)
+  if (inner == MMA || inner == GEMM || inner == PHASE || inner == PANEL)
     return "the tail, the taps or a tile are more than the tensor-core kernel holds";
   if (inner == FLAT) return "the tail, the taps or a tile are more than the flattened kernel holds";
   if (inner == SCATTER)
@@ -309,6 +336,10 @@ static double phase_cost(const upconv_context *context, const uc_lowered *lowere
   return cost_of(context, lowered, PHASE);
 }
 
+static double panel_cost(const upconv_context *context, const uc_lowered *lowered) {
+  return cost_of(context, lowered, PANEL);
+}
+
 static double depthwise_cost(const upconv_context *context, const uc_lowered *lowered) {
   return cost_of(context, lowered, DEPTHWISE);
 }
@@ -332,6 +363,8 @@ static upconv_status create(upconv_context *context, uc_lowered *lowered, bool n
     if (e->kernel[i].wide)
       status = uc_cuda_widen_packed(e, &e->kernel[i]);
     else if (e->kernel[i].phase)
+      status = uc_cuda_phase_packed(e, &e->kernel[i]);
+    else if (e->kernel[i].panel)
       status = uc_cuda_panel_packed(e, &e->kernel[i]);
   if (status == UPCONV_OK) status = generate(e);
   if (status == UPCONV_OK) status = uc_cuda_load(e);
@@ -361,6 +394,11 @@ static upconv_status create_gemm(upconv_context *context, uc_lowered *lowered, b
 static upconv_status create_phase(upconv_context *context, uc_lowered *lowered, bool no_fuse,
                                   void **state) {
   return create(context, lowered, no_fuse, PHASE, state);
+}
+
+static upconv_status create_panel(upconv_context *context, uc_lowered *lowered, bool no_fuse,
+                                  void **state) {
+  return create(context, lowered, no_fuse, PANEL, state);
 }
 
 static upconv_status create_depthwise(upconv_context *context, uc_lowered *lowered, bool no_fuse,
@@ -428,6 +466,9 @@ const uc_candidate uc_candidate_cuda_gemm = {
     packed_size, pack,  workspace, execute,      explain,   source};
 const uc_candidate uc_candidate_cuda_phase = {
     "cuda-phase", false, true,      phase_refuses, phase_cost, create_phase, destroy,
+    packed_size,  pack,  workspace, execute,       explain,    source};
+const uc_candidate uc_candidate_cuda_panel = {
+    "cuda-panel", false, true,      panel_refuses, panel_cost, create_panel, destroy,
     packed_size,  pack,  workspace, execute,       explain,    source};
 const uc_candidate uc_candidate_cuda_depthwise = {"cuda-depthwise",
                                                   false,

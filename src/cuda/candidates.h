@@ -12,6 +12,8 @@ extern const uc_candidate uc_candidate_cuda_mma;
 extern const uc_candidate uc_candidate_cuda_gemm;
 /* Tensor cores of sm_90a: residues and output channels as rows, cells as columns; weights stay in shared memory. */
 extern const uc_candidate uc_candidate_cuda_phase;
+/* Tensor cores of sm_90a for many channels: output channels as rows, cells as columns; weights stream past a tile of x. */
+extern const uc_candidate uc_candidate_cuda_panel;
 /* FP32 units; one input channel a group. */
 extern const uc_candidate uc_candidate_cuda_depthwise;
 /* Tensor cores (mma.sync, TF32 words) for few input channels a group: the depth is flattened over channels and taps. */

@@ -36,9 +36,10 @@ static void define_dhw(uc_text *text, const char *prefix, const int64_t value[UC
     uc_text_add(text, "#define %s%c %lld\n", prefix, "DHW"[a], (long long)value[a]);
 }
 
-/* Elements that a thread holds of a row. */
+/* Elements that a thread holds of a row, side by side. */
 static int64_t row_length(const uc_cuda_kernel *k) {
-  return k->strip * (k->pool >= 0 ? 1 : uc_min(k->residues[2], k->rt));
+  if (k->pool >= 0) return k->strip;
+  return k->rt >= k->residues[2] ? k->strip * k->residues[2] : k->rt; /* else cells do not meet */
 }
 
 /* Elements along W that a thread stores together, at most 16 bytes: a divisor of what it holds of a row. */
@@ -50,7 +51,9 @@ static int64_t run_length(const uc_cuda_kernel *k, upconv_dtype type) {
 
 /* Whether lanes can exchange halves of runs: those of four lanes lie side by side. */
 static bool lanes_meet(const uc_cuda_kernel *k, upconv_dtype type) {
-  return k->phase && k->phases.row_pitch == 0 && row_length(k) == 4 && run_length(k, type) == 4;
+  bool together = k->panel ? k->panels.whole_runs && k->panels.row_pitch == 0
+                           : k->phase && k->phases.row_pitch == 0;
+  return together && row_length(k) == 4 && run_length(k, type) == 4;
 }
 
 /* What the inner product alone needs. */
@@ -59,6 +62,8 @@ static void emit_inner_defines(uc_text *text, const uc_cuda_engine *e, const uc_
     uc_cuda_emit_gemm_defines(text, e, k);
   } else if (k->phase) {
     uc_cuda_emit_phase_defines(text, e, k);
+  } else if (k->panel) {
+    uc_cuda_emit_panel_defines(text, e, k);
   } else if (k->mma) {
     uc_cuda_emit_mma_defines(text, e, k);
   } else if (k->depthwise) {
@@ -109,7 +114,7 @@ static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_c
   upconv_dtype type = last ? e->lowered->source.y_dtype : UPCONV_F32;
   uc_text_add(text, "#define Y_TYPE %s\n", uc_cuda_type_name(type));
   uc_cuda_emit_define(text, "CHANNELS_TOO", k->gemm);
-  uc_cuda_emit_define(text, "MOVES_Y", k->gemm || k->x_row > 0);
+  uc_cuda_emit_define(text, "MOVES_Y", k->gemm || k->panel || k->x_row > 0);
   uc_cuda_emit_define(text, "POSITIONS_AT", k->positions_at);
   uc_cuda_emit_define(text, "STRIP", k->strip);
   uc_cuda_emit_define(text, "RUN", run_length(k, type));
@@ -123,7 +128,7 @@ static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_c
   if (!k->flat) uc_cuda_emit_define(text, "PREFETCH", k->prefetch);
   uc_cuda_emit_define(text, "RESIDENT_WEIGHTS", k->resident);
   uc_cuda_emit_define(text, "SAMPLES", k->samples);
-  uc_cuda_emit_define(text, "RESIDUE_BLOCKS", k->gemm ? k->residue_groups : 1);
+  uc_cuda_emit_define(text, "RESIDUE_BLOCKS", uc_cuda_splits_residues(k) ? k->residue_groups : 1);
   emit_inner_defines(text, e, k);
 }
 
@@ -191,7 +196,7 @@ static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
 
 /* Tables of unrolled loops vanish; what a loop reads by its counter is best kept in constant memory. */
 static const char *table_space(const uc_cuda_kernel *k) {
-  return k->gemm ? "__constant__" : "__device__";
+  return uc_cuda_splits_residues(k) ? "__constant__" : "__device__";
 }
 
 void uc_cuda_emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name,
@@ -205,7 +210,7 @@ void uc_cuda_emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name
 int64_t uc_cuda_tap_offset(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
   int64_t base[UC_AXES];
   memcpy(base, k->x_base, sizeof base);
-  if (k->gemm) uc_cuda_gemm_base(k, tap->residue / k->rt, base);
+  if (uc_cuda_splits_residues(k)) uc_cuda_gemm_base(k, tap->residue / k->rt, base);
   int64_t row = k->x_row ? k->x_row : k->x_size[2];
   int64_t plane = k->x_row ? k->x_plane : k->x_size[1] * row;
   return (tap->delta[0] - base[0]) * plane + (tap->delta[1] - base[1]) * row + tap->delta[2] -
@@ -262,7 +267,7 @@ static void emit_taps(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
     return;
   }
   if (!k->mma) uc_cuda_emit_table(text, k, "tap_offset", uc_cuda_tap_offset);
-  uc_cuda_emit_table(text, k, "tap_kernel", tap_kernel);
+  if (!k->panel) uc_cuda_emit_table(text, k, "tap_kernel", tap_kernel);
   if (!k->static_taps)
     emit_begins(text, k);
   else if (!k->wgmma)
@@ -277,7 +282,8 @@ static void emit_taps(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
 /* Where results are put first. */
 static const char *output_of(const uc_cuda_kernel *k) {
   if (k->flat) return "output_staged";
-  return k->phase && k->phases.row_pitch > 0 ? "output_row" : "output";
+  bool rows = (k->phase && k->phases.row_pitch > 0) || (k->panel && k->panels.row_pitch > 0);
+  return rows ? "output_row" : "output";
 }
 
 static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument) {
@@ -319,26 +325,30 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
       uc_cuda_emit_phase_tables(text, e, k);
     else
       emit_taps(text, e, k);
-    static const char *const ffma[] = {"ffma", "position", "stage", "ffma_convolve", NULL},
-                             *const depthwise[] = {"depthwise", "depthwise_stage",
-                                                   "depthwise_convolve", NULL},
-                             *const gemm_sync[] = {"gemm", "gemm_mma", "gemm_rows", NULL},
-                             *const gemm_fours[] = {"gemm", "barrier", "gemm_wgmma", "gemm_rows",
-                                                    NULL},
-                             *const direct[] = {"barrier",  "phase",        "phase_direct", "word",
-                                                "position", "phase_bounds", "phase_fused",  NULL},
-                             *const rows[] = {"barrier",      "phase",       "run",
-                                              "phase_rows",   "word",        "position",
-                                              "phase_bounds", "phase_fused", NULL};
+    static const char *const
+        ffma[] = {"ffma", "position", "stage", "ffma_convolve", NULL},
+        *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve", NULL},
+        *const gemm_sync[] = {"gemm", "gemm_mma", "gemm_rows", NULL},
+        *const gemm_fours[] = {"gemm", "barrier", "gemm_wgmma", "gemm_rows", NULL},
+        *const direct[] = {"barrier", "matrix",   "pair",         "phase",       "phase_direct",
+                           "word",    "position", "phase_bounds", "phase_fused", NULL},
+        *const rows[] = {"barrier", "matrix",   "pair",         "phase",       "run", "phase_rows",
+                         "word",    "position", "phase_bounds", "phase_fused", NULL},
+        *const panels[] = {"barrier",      "matrix",      "pair",        "panel",
+                           "panel_direct", "panel_fused", "panel_units", NULL},
+        *const panel_rows[] = {"barrier",    "matrix",      "pair",        "panel", "run",
+                               "panel_rows", "panel_fused", "panel_units", NULL};
     const char *const mma[] = {
         "word",  "mma",          k->wgmma ? "mma_warpgroup" : "mma_sync", "position",
         "stage", "mma_convolve", k->prefetch ? "prefetch" : NULL,         NULL};
     const char *const *file = k->mma         ? mma
                               : k->phase     ? (k->phases.row_pitch > 0 ? rows : direct)
+                              : k->panel     ? (k->panels.row_pitch > 0 ? panel_rows : panels)
                               : k->gemm      ? (k->wgmma ? gemm_fours : gemm_sync)
                               : k->depthwise ? depthwise
                                              : ffma;
     if (k->gemm) uc_cuda_emit_gemm_tables(text, e, k);
+    if (k->panel) uc_cuda_emit_panel_tables(text, e, k);
     for (int i = 0; file[i]; i++) uc_text_add(text, "%s\n", uc_cuda_embedded(file[i]));
   }
   uc_text_add(text, "%s", uc_cuda_embedded(k->fused ? "fused" : "tiled"));

@@ -10,10 +10,10 @@
 
 #include "work.h"
 
-/* Seconds of an empty kernel, and of another after it. */
-static const double START = 4.3e-6, NEXT = 2.5e-6;
-/* A second, of one multiprocessor: clocks, bytes of memory, bytes of the kernel that makes rows of x. */
-static const double CLOCK = 1.7e9, FAR_BYTES = 3.2e10, ROWS_BYTES = 1.44e10;
+/* Seconds of an empty kernel, of another after it, and of one that begins before the other has ended. */
+static const double START = 4.3e-6, NEXT = 2.5e-6, EARLY = 1e-6;
+/* A second, of one multiprocessor: clocks, bytes of memory, bytes of the kernels that make rows or units of x. */
+static const double CLOCK = 1.7e9, FAR_BYTES = 3.2e10, ROWS_BYTES = 1.44e10, UNITS_BYTES = 2.4e10;
 /* Bytes of the second-level cache a clock and multiprocessor. */
 static const double NEAR_BYTES = 30;
 /* Clocks: a round trip to memory; an instruction of a warp that has a scheduler to itself; one that is met for the first time. */
@@ -30,7 +30,7 @@ static double finishing_factor(const uc_cuda_kernel *k) {
   if (!k->fused) return 1;
   if (k->gemm) return 1.03;
   if (k->mma) return 3;
-  if (k->phase) return 2;
+  if (k->phase || k->panel) return 2;
   if (k->depthwise) return 0.7;
   return k->flat ? 1.25 : 0.8;
 }
@@ -69,15 +69,25 @@ static double first_clocks(const uc_cuda_work *w) {
          (w->stages > 0 ? BEGIN : 0);
 }
 
+/* Of the kernel before, which makes rows of x. */
+static double rows_seconds(const uc_cuda_work *w, double multiprocessors, double next,
+                           double rate) {
+  return w->rows_bytes > 0 ? next + w->rows_bytes / (rate * multiprocessors) : 0;
+}
+
 static double pass_seconds(const uc_cuda_target *target, const uc_cuda_kernel *k,
                            const uc_cuda_work *w) {
-  double multiprocessors = fmax(1, target->sm_count), instructions = warp_instructions(k, w);
+  double multiprocessors = fmax(1, target->sm_count);
+  if (w->clocks > 0) {
+    const double panel[] = {w->clocks / CLOCK, w->far_bytes / (FAR_BYTES * multiprocessors)};
+    return together(panel, 2) + rows_seconds(w, multiprocessors, EARLY, UNITS_BYTES);
+  }
+  double instructions = warp_instructions(k, w);
   double tiles = ceil(w->tiles / multiprocessors), turns = ceil(tiles / w->teams);
   double waiting = turns * alone_clocks(w, instructions) + first_clocks(w);
   const double part[] = {tiles * busy_clocks(w, instructions) / CLOCK, waiting / CLOCK,
                          w->far_bytes / (FAR_BYTES * multiprocessors)};
-  double rows = w->rows_bytes > 0 ? NEXT + w->rows_bytes / (ROWS_BYTES * multiprocessors) : 0;
-  return together(part, 3) + rows;
+  return together(part, 3) + rows_seconds(w, multiprocessors, NEXT, ROWS_BYTES);
 }
 
 double uc_cuda_cost(const uc_cuda_engine *e) {

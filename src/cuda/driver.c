@@ -45,6 +45,7 @@ static const uc_library_symbol symbols[] = {
     SYMBOL(cuFuncSetAttribute, ""),
     SYMBOL(cuTensorMapEncodeTiled, ""),
     SYMBOL(cuOccupancyMaxActiveBlocksPerMultiprocessor, ""),
+    SYMBOL(cuLaunchKernelEx, ""),
     SYMBOL(cuLaunchKernel, ""),
     SYMBOL(cuMemGetInfo, "_v2"),
     SYMBOL(cuMemAlloc, "_v2"),

@@ -87,10 +87,13 @@ enum { UC_STREAM_DEFAULT = 0, UC_STREAM_NON_BLOCKING = 1 };
 enum { UC_EVENT_DEFAULT = 0, UC_EVENT_BLOCKING_SYNC = 1, UC_EVENT_DISABLE_TIMING = 2 };
 enum { UC_CAPTURE_GLOBAL = 0, UC_CAPTURE_THREAD_LOCAL = 1, UC_CAPTURE_RELAXED = 2 };
 
-/* cuTensorMapEncodeTiled: 32-bit elements; units of 16 bytes permuted within 128; 128-byte fetches; zeros outside. */
+/* cuTensorMapEncodeTiled: 32- and 64-bit elements; units of 16 bytes as they are, or permuted within 128; 128-byte fetches; zeros
+   outside. */
 enum {
   UC_MAP_U32 = 2,
+  UC_MAP_U64 = 4,
   UC_MAP_DENSE = 0,
+  UC_MAP_PLAIN = 0,
   UC_MAP_SWIZZLE_128 = 3,
   UC_MAP_FETCH_128 = 2,
   UC_MAP_ZEROS = 0
@@ -100,6 +103,28 @@ enum {
 typedef struct uc_cuda_tensor_map {
   _Alignas(64) uint64_t words[16];
 } uc_cuda_tensor_map;
+
+/* CUlaunchConfig, with one attribute: the kernel may begin before the one before it in the stream has ended. */
+enum {
+  UC_LAUNCH_EARLY = 6,
+  UC_CUDA_EARLY_IN_GRAPHS = 12030 /* the first driver that captures it */
+};
+
+typedef struct uc_cuda_launch_attribute {
+  int id;
+  char pad[4];
+  union {
+    char bytes[64];
+    int allowed;
+  } value;
+} uc_cuda_launch_attribute;
+
+typedef struct uc_cuda_launch {
+  unsigned grid[3], block[3], shared_bytes;
+  uc_cuda_stream stream;
+  uc_cuda_launch_attribute *attributes;
+  unsigned attribute_count;
+} uc_cuda_launch;
 
 typedef struct uc_cuda_driver {
   int version;      /* 13000 is CUDA 13.0 */
@@ -138,6 +163,8 @@ typedef struct uc_cuda_driver {
                                 int swizzle, int promotion, int fill);
   int (*cuOccupancyMaxActiveBlocksPerMultiprocessor)(int *blocks, uc_cuda_function function,
                                                      int threads, size_t dynamic_shared_bytes);
+  int (*cuLaunchKernelEx)(const uc_cuda_launch *launch, uc_cuda_function function,
+                          void **parameters, void **extra);
   int (*cuLaunchKernel)(uc_cuda_function function, unsigned grid_x, unsigned grid_y,
                         unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                         unsigned dynamic_shared_bytes, uc_cuda_stream stream, void **parameters,

@@ -26,6 +26,8 @@ void uc_cuda_emit_gemm_defines(uc_text *text, const uc_cuda_engine *engine,
 void uc_cuda_emit_gemm_tables(uc_text *text, const uc_cuda_engine *engine,
                               const uc_cuda_kernel *kernel);
 
+/* Where the input tile of a group of residues begins. */
+void uc_cuda_emit_group_bases(uc_text *text, const uc_cuda_kernel *kernel);
 /* emit_phase.c: the same where residues and channels are rows; which weights are in a product, for the packing kernel. */
 void uc_cuda_emit_phase_defines(uc_text *text, const uc_cuda_engine *engine,
                                 const uc_cuda_kernel *kernel);
@@ -33,6 +35,12 @@ void uc_cuda_emit_phase_tables(uc_text *text, const uc_cuda_engine *engine,
                                const uc_cuda_kernel *kernel);
 void uc_cuda_emit_phase_packing(uc_text *text, const uc_cuda_kernel *kernel);
 
+/* emit_panel.c: the same where many channels are rows. */
+void uc_cuda_emit_panel_defines(uc_text *text, const uc_cuda_engine *engine,
+                                const uc_cuda_kernel *kernel);
+void uc_cuda_emit_panel_tables(uc_text *text, const uc_cuda_engine *engine,
+                               const uc_cuda_kernel *kernel);
+void uc_cuda_emit_panel_packing(uc_text *text, const uc_cuda_kernel *kernel);
 /* emit_mma.c: the same of a pass on the tensor cores. */
 void uc_cuda_emit_mma_defines(uc_text *text, const uc_cuda_engine *engine,
                               const uc_cuda_kernel *kernel);

@@ -40,8 +40,7 @@ void uc_cuda_emit_gemm_defines(uc_text *text, const uc_cuda_engine *e, const uc_
               k->name);
 }
 
-/* Where the input tile of a group of residues begins. */
-static void emit_groups(uc_text *text, const uc_cuda_kernel *k) {
+void uc_cuda_emit_group_bases(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text, "__constant__ const int first_delta[][3] = {");
   for (int64_t g = 0; g < k->residue_groups; g++) {
     int64_t base[UC_AXES];
@@ -87,7 +86,7 @@ static void emit_wgmma(uc_text *text, const uc_cuda_engine *e, const uc_cuda_ker
 }
 
 void uc_cuda_emit_gemm_tables(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  emit_groups(text, k);
+  uc_cuda_emit_group_bases(text, k);
   if (k->wide) emit_live(text, k);
   if (k->wgmma) emit_wgmma(text, e, k);
 }

@@ -3,11 +3,11 @@
  * The CUDA backend: every pass of the program (program.h) becomes one generated kernel.
  *
  *   shape.c     plan time: cells, tiles, taps, threads and shared memory of a pass; shape_mma.c, shape_gemm.c,
- *               shape_phase.c, shape_depthwise.c, shape_flat.c, shape_scatter.c what is an inner product's own
+ *               shape_phase.c, shape_panel.c, shape_depthwise.c, shape_flat.c, shape_scatter.c what is an inner product's own
  *   work.c      plan time: what a pass has to do, counted
  *   cost.c      plan time: seconds that it would take
  *   codegen.c   plan time: defines + tables + kernels/(name).cu + the pass's operators -> source text
- *   emit.c      operators as CUDA expressions and loops; emit_mma.c, emit_gemm.c, emit_phase.c, emit_flat.c, emit_scatter.c
+ *   emit.c      operators as CUDA expressions and loops; emit_mma.c, emit_gemm.c, emit_phase.c, emit_panel.c, emit_flat.c, emit_scatter.c
  *               tables that one inner product alone has; emit_wgmma.c the instruction of four warps
  *   pack.c      source of the packing kernel, packed layout
  *   module.c    source -> loaded function, through the cache
@@ -102,6 +102,21 @@ typedef struct uc_cuda_phase {
   bool gaps;     /* a product has rows whose residue has no tap there */
 } uc_cuda_phase;
 
+enum { UC_CUDA_PANEL_PARTS = 4 };
+
+/* Many channels, as rows: positions of the halo tile as columns, in runs of eight. */
+typedef struct uc_cuda_panel {
+  int64_t groups, group_step; /* runs of a team; positions from one to the next */
+  bool whole_runs;            /* all of a run are cells of one row, or none is */
+  int64_t teams_m, blocks;    /* teams along the channels; blocks of channels, of a group */
+  int64_t crews;              /* that have jobs of their own, in turns */
+  int64_t round_runs,
+      row_pitch; /* where finished rows meet in shared memory first: runs at once, elements of a channel; or 0 */
+  int64_t quads; /* units of 16 bytes of a position in a chunk */
+  double clocks; /* that a multiprocessor should take for all of its jobs */
+  int64_t part_count, part_position[UC_CUDA_PANEL_PARTS]; /* where teams' runs begin */
+} uc_cuda_panel;
+
 /* Few output channels: sums of every tap, position by position. */
 typedef struct uc_cuda_scatter {
   int64_t rows,
@@ -118,7 +133,7 @@ typedef struct uc_cuda_scatter {
 typedef struct uc_cuda_kernel {
   const uc_pass *pass;
   bool fused; /* cells are finished in registers; else values of a tile lie in shared memory */
-  bool mma, gemm, phase, depthwise, flat, scatter;
+  bool mma, gemm, phase, panel, depthwise, flat, scatter;
   int pool; /* fused: the step of the pooling operator that reduces a cell, or -1 */
   bool
       sums_pooled; /* tensor cores: maxima are taken of bare sums, whose weights have an extreme_pool's sign; then the bias */
@@ -177,6 +192,7 @@ typedef struct uc_cuda_kernel {
       staging_floats; /* of one tile; of a team; of a block, with the weights */
   uc_cuda_flat flattened;
   uc_cuda_phase phases;
+  uc_cuda_panel panels;
   uc_cuda_scatter scattered;
 
   /* tile buffers */
@@ -200,6 +216,7 @@ typedef struct uc_cuda_engine {
   bool mma, depthwise, flat; /* mma: weights in the order of the tensor cores */
   bool gemm;                 /* with mma: many channels */
   bool phase;                /* with mma: residues and channels are rows */
+  bool panel;                /* with mma: many channels, as rows */
   bool scatter;              /* few output channels */
   bool scales_sums;          /* a folded scale multiplies the sums, not the weights */
   bool core_order;           /* mma: weights as wgmma wants them */
@@ -228,6 +245,11 @@ static inline int64_t uc_cuda_before_first(const uc_cuda_kernel *k, int axis) {
 }
 
 /* Whether x is copied tile by tile by what describes it as rows of words: a map, which comes with the arguments. */
-static inline bool uc_cuda_maps_x(const uc_cuda_kernel *k) { return k->gemm && k->wgmma; }
+static inline bool uc_cuda_maps_x(const uc_cuda_kernel *k) {
+  return (k->gemm && k->wgmma) || k->panel;
+}
+
+/* Whether blocks are of one group of residues each. */
+static inline bool uc_cuda_splits_residues(const uc_cuda_kernel *k) { return k->gemm || k->panel; }
 
 #endif

@@ -35,7 +35,7 @@ static int64_t whole_grid(const run *r, const uc_cuda_kernel *k, int a) {
 
 static const uc_cuda_kernel *rows_kernel(const uc_cuda_engine *e) {
   for (int i = 0; i < e->kernel_count; i++)
-    if (e->kernel[i].gemm) return &e->kernel[i];
+    if (e->kernel[i].gemm || e->kernel[i].panel) return &e->kernel[i];
   return NULL;
 }
 
@@ -92,6 +92,25 @@ static upconv_status launch(const uc_cuda_engine *e, uc_cuda_function f, int64_t
                        d->cuLaunchKernel(f, grid, 1, 1, (unsigned)threads, 1, 1, (unsigned)shared,
                                          stream, parameters, NULL),
                        what);
+}
+
+/* A kernel that waits by itself for what the one before it in the stream writes, and so may begin before that has ended. What was
+   before both of them has ended. */
+static upconv_status launch_early(const uc_cuda_engine *e, uc_cuda_function f, int64_t blocks,
+                                  int64_t threads, int64_t shared, void *stream,
+                                  uc_cuda_arguments *a, const char *what) {
+  const uc_cuda_driver *d = e->context->device->driver;
+  if (d->version < UC_CUDA_EARLY_IN_GRAPHS)
+    return launch(e, f, blocks, threads, shared, stream, a, what);
+  uc_cuda_launch_attribute early = {.id = UC_LAUNCH_EARLY, .value.allowed = 1};
+  uc_cuda_launch config = {.grid = {(unsigned)uc_min(blocks, MAX_GRID), 1, 1},
+                           .block = {(unsigned)threads, 1, 1},
+                           .shared_bytes = (unsigned)shared,
+                           .stream = stream,
+                           .attributes = &early,
+                           .attribute_count = 1};
+  void *parameters[] = {a->bytes};
+  return uc_cuda_check(d, d->cuLaunchKernelEx(&config, f, parameters, NULL), what);
 }
 
 static upconv_tensor kept_view(const run *r, int value) {
@@ -155,7 +174,7 @@ static int64_t channel_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k) 
 
 /* Blocks that a tile is split into. */
 static int64_t kinds(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  return channel_blocks(e, k) * (k->gemm ? k->residue_groups : 1);
+  return channel_blocks(e, k) * (uc_cuda_splits_residues(k) ? k->residue_groups : 1);
 }
 
 /* Blocks of a fused pass go over many tiles; there is a multiple of those of one tile. */
@@ -163,14 +182,16 @@ static int64_t grid_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k, int
   if (!k->fused) return tiles;
   int64_t blocks = kinds(e, k);
   int64_t resident = (int64_t)e->target.sm_count * uc_max(1, k->blocks_per_sm);
+  if (k->panel) return uc_min(tiles, resident); /* blocks go over tiles of all kinds */
   int64_t most = k->resident ? uc_max(1, resident / blocks) : MAX_GRID / blocks;
   return blocks * uc_min(tiles / blocks, uc_max(1, most));
 }
 
-/* Rows of x for a pass of many channels; made where x is none. */
-static upconv_status find_rows(const run *r, const uc_cuda_kernel *k, uc_cuda_row_view *rows) {
+/* Rows of x for a pass of many channels; made, by a kernel before, where x is none. */
+static upconv_status find_rows(const run *r, const uc_cuda_kernel *k, uc_cuda_row_view *rows,
+                               bool *made) {
   const upconv_tensor *x = &r->call->x;
-  if (uc_cuda_is_rows(r->e, x)) {
+  if (k->gemm && uc_cuda_is_rows(r->e, x)) {
     *rows = uc_cuda_own_rows(r->e, x);
     return UPCONV_OK;
   }
@@ -178,7 +199,8 @@ static upconv_status find_rows(const run *r, const uc_cuda_kernel *k, uc_cuda_ro
   uc_cuda_arguments a = {.length = 0};
   int64_t items = 0;
   upconv_status status = uc_cuda_put_rows_kernel(r->e, k, x, rows, &items, &a);
-  if (status != UPCONV_OK || items == 0) return status;
+  *made = items > 0;
+  if (status != UPCONV_OK || !*made) return status;
   return launch(r->e, k->rows, items, 256, 0, r->call->stream, &a, "rows of x");
 }
 
@@ -187,7 +209,8 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   uc_cuda_arguments a = {.length = 0};
   upconv_tensor y = kept_view(r, k->pass->result);
   uc_cuda_row_view rows = {0};
-  upconv_status status = k->gemm ? find_rows(r, k, &rows) : UPCONV_OK;
+  bool by_rows = k->gemm || k->panel, made = false;
+  upconv_status status = by_rows ? find_rows(r, k, &rows, &made) : UPCONV_OK;
   if (status == UPCONV_OK && uc_cuda_maps_x(k)) status = uc_cuda_put_map(r->e, k, call, &rows, &a);
   uc_cuda_put_view(&a, &call->x, false);
   uc_cuda_put_view(&a, &y, false);
@@ -220,8 +243,9 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   for (int v = 0; v < r->e->program.value_count; v++)
     for (int i = 0; i < UC_AXES; i++) uc_cuda_put_int(&a, r->shape[v][i + 2]);
   if (tiles > 0)
-    status = launch(r->e, k->function, grid_blocks(r->e, k, tiles), k->threads * k->teams,
-                    k->shared_floats * 4, call->stream, &a, k->name);
+    status = (k->panel && made ? launch_early : launch)(
+        r->e, k->function, grid_blocks(r->e, k, tiles), k->threads * k->teams, k->shared_floats * 4,
+        call->stream, &a, k->name);
   if (status != UPCONV_OK || k->pass->reduce_op < 0) return status;
   int64_t elements = 1;
   for (int i = 0; i < UC_RANK; i++) elements *= y.shape[i];

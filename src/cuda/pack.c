@@ -81,11 +81,27 @@ upconv_status uc_cuda_widen_packed(uc_cuda_engine *e, const uc_cuda_kernel *k) {
 }
 
 /* The panels of all products, as they lie in shared memory. */
-upconv_status uc_cuda_panel_packed(uc_cuda_engine *e, const uc_cuda_kernel *k) {
+upconv_status uc_cuda_phase_packed(uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const uc_cuda_phase *p = &k->phases;
   enum { PANEL_FLOATS = 512 };
   int64_t factors[] = {e->lowered->conv.groups, p->blocks, k->rounds,   p->steps,
                        p->product_count,        p->held,   PANEL_FLOATS};
+  if (!uc_product(factors, 7, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)
+    return uc_fail(UPCONV_OVERFLOW, "weights: more elements than memory can hold");
+  e->packed_floats = padded(e->weights_at + e->weight_floats);
+  return UPCONV_OK;
+}
+
+/* The stages of all taps and chunks, as they lie in shared memory. */
+upconv_status uc_cuda_panel_packed(uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  enum { UNIT_FLOATS = 4 };
+  int64_t factors[] = {e->lowered->conv.groups,
+                       k->panels.blocks,
+                       k->tap_count,
+                       k->chunks,
+                       k->panels.quads,
+                       k->bm,
+                       UNIT_FLOATS};
   if (!uc_product(factors, 7, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)
     return uc_fail(UPCONV_OVERFLOW, "weights: more elements than memory can hold");
   e->packed_floats = padded(e->weights_at + e->weight_floats);
@@ -282,6 +298,12 @@ static void emit_columns(uc_text *text, const uc_cuda_kernel *k) {
   uc_text_add(text, "};\n");
 }
 
+static const uc_cuda_kernel *panel_kernel(const uc_cuda_engine *e) {
+  for (int i = 0; i < e->kernel_count; i++)
+    if (e->kernel[i].panel) return &e->kernel[i];
+  return NULL;
+}
+
 static const uc_cuda_kernel *phase_kernel(const uc_cuda_engine *e) {
   for (int i = 0; i < e->kernel_count; i++)
     if (e->kernel[i].phase) return &e->kernel[i];
@@ -323,6 +345,8 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
   uc_text_add(text, "#define WIDE %d\n", wide != NULL);
   if (wide) emit_columns(text, wide);
   uc_cuda_emit_define(text, "PANELS", e->phase);
+  uc_cuda_emit_define(text, "STAGED", e->panel);
+  if (panel_kernel(e)) uc_cuda_emit_panel_packing(text, panel_kernel(e));
   if (phase_kernel(e)) uc_cuda_emit_phase_packing(text, phase_kernel(e));
   uc_text_add(text, "%s", uc_cuda_embedded("pack"));
   emit_params(text, e);

@@ -4,14 +4,19 @@
 #include "../checked.h"
 #include "../status.h"
 
-enum { ROW_BYTES = 128 };
+enum { ROW_BYTES = 128, UNIT_BYTES = 16, BLOCK = 256 };
+
+/* Units of all groups' channels of one position. */
+static int64_t units_of(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  return k->panels.quads * k->chunks * e->lowered->conv.groups;
+}
 
 upconv_status uc_cuda_rows_size(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                                 const int64_t x_shape[UC_RANK], size_t *bytes) {
-  int64_t count, factors[] = {x_shape[0], x_shape[2], x_shape[3],
-                              x_shape[4], k->chunks,  e->lowered->conv.groups,
-                              ROW_BYTES};
-  if (!uc_product(factors, 7, &count) || count > INT64_MAX / 64)
+  int64_t bytes_each =
+      k->panel ? units_of(e, k) * UNIT_BYTES : k->chunks * e->lowered->conv.groups * ROW_BYTES;
+  int64_t count, factors[] = {x_shape[0], x_shape[2], x_shape[3], x_shape[4], bytes_each};
+  if (!uc_product(factors, 5, &count) || count > INT64_MAX / 64)
     return uc_fail(UPCONV_OVERFLOW, "x has more elements than memory can hold");
   *bytes = (size_t)count;
   return UPCONV_OK;
@@ -71,10 +76,13 @@ upconv_status uc_cuda_put_rows_kernel(const uc_cuda_engine *e, const uc_cuda_ker
   int64_t positions = x->shape[2] * x->shape[3] * x->shape[4];
   if (positions > INT32_MAX - POSITIONS)
     return uc_fail(UPCONV_UNSUPPORTED, "x: more than 2^31 positions in a sample");
-  *blocks = uc_ceil_div(positions, POSITIONS) * k->chunks * e->lowered->conv.groups * x->shape[0];
+  int64_t items = k->panel ? positions * units_of(e, k) * x->shape[0]
+                           : uc_ceil_div(positions, POSITIONS) * k->chunks *
+                                 e->lowered->conv.groups * x->shape[0];
+  *blocks = k->panel ? uc_ceil_div(items, BLOCK) : items;
   uc_cuda_put_view(a, x, false);
   uc_cuda_put_i64(a, v->origin);
-  uc_cuda_put_i64(a, *blocks);
+  uc_cuda_put_i64(a, items);
   uc_cuda_put_int(a, x->offset[0]);
   for (int i = 0; i < UC_AXES; i++) uc_cuda_put_int(a, x->offset[i + 2]);
   for (int i = 0; i < UC_AXES; i++) uc_cuda_put_int(a, x->shape[i + 2]);
@@ -104,9 +112,35 @@ int64_t uc_cuda_first_sample(const upconv_tensor *x) {
   return is_empty(x) ? -(1 << 20) : x->offset[0];
 }
 
-/* Axes from the innermost: words, W, H, D, N. */
-upconv_status uc_cuda_put_map(const uc_cuda_engine *e, const uc_cuda_kernel *k, const uc_call *call,
-                              const uc_cuda_row_view *v, uc_cuda_arguments *a) {
+/* Axes of the units from the innermost: halves of units along W, H, D, N, units of all channels. */
+static upconv_status put_unit_map(const uc_cuda_engine *e, const uc_cuda_kernel *k,
+                                  const uc_call *call, const uc_cuda_row_view *v,
+                                  uc_cuda_arguments *a) {
+  const uc_cuda_driver *d = e->context->device->driver;
+  const upconv_tensor *x = &call->x;
+  const void *origin = is_empty(x) ? call->packed : (const void *)(intptr_t)v->origin;
+  uint64_t dims[5] = {2, 1, 1, 1, 1}, strides[4], stride = 8;
+  for (int i = 0; i < 4 && !is_empty(x); i++)
+    dims[i] = (uint64_t)(i == 0 ? 2 * x->shape[4] : x->shape[i < 3 ? 4 - i : 0]);
+  if (!is_empty(x)) dims[4] = (uint64_t)units_of(e, k);
+  for (int i = 0; i < 4; i++) strides[i] = stride *= dims[i];
+  const unsigned box[5] = {2 * (unsigned)k->x_size[2], (unsigned)k->x_size[1],
+                           (unsigned)k->x_size[0], (unsigned)k->samples, (unsigned)k->panels.quads},
+                 steps[5] = {1, 1, 1, 1, 1};
+  uc_cuda_tensor_map map;
+  upconv_status status = uc_cuda_check(
+      d,
+      d->cuTensorMapEncodeTiled(&map, UC_MAP_U64, 5, origin, dims, strides, box, steps,
+                                UC_MAP_DENSE, UC_MAP_PLAIN, UC_MAP_FETCH_128, UC_MAP_ZEROS),
+      "a map of x");
+  uc_cuda_put(a, &map, sizeof map);
+  return status;
+}
+
+/* Axes of the rows from the innermost: words, W, H, D, N. */
+static upconv_status put_row_map(const uc_cuda_engine *e, const uc_cuda_kernel *k,
+                                 const uc_call *call, const uc_cuda_row_view *v,
+                                 uc_cuda_arguments *a) {
   const uc_cuda_driver *d = e->context->device->driver;
   const upconv_tensor *x = &call->x;
   const void *origin = is_empty(x) ? call->packed : (const void *)(intptr_t)v->origin;
@@ -127,4 +161,9 @@ upconv_status uc_cuda_put_map(const uc_cuda_engine *e, const uc_cuda_kernel *k, 
       "a map of x");
   uc_cuda_put(a, &map, sizeof map);
   return status;
+}
+
+upconv_status uc_cuda_put_map(const uc_cuda_engine *e, const uc_cuda_kernel *k, const uc_call *call,
+                              const uc_cuda_row_view *v, uc_cuda_arguments *a) {
+  return k->panel ? put_unit_map(e, k, call, v, a) : put_row_map(e, k, call, v, a);
 }

@@ -421,6 +421,7 @@ static const char *shape_inner(const uc_cuda_engine *e, uc_cuda_kernel *k,
                                const int64_t extent[UC_AXES], int64_t width) {
   if (e->gemm) return uc_cuda_shape_gemm(e, k, extent);
   if (e->phase) return uc_cuda_shape_phase(e, k, extent, width);
+  if (e->panel) return uc_cuda_shape_panel(e, k, extent, width);
   const char *refusal = NULL;
   if (!e->mma)
     choose_ffma(e, k, extent);
@@ -433,7 +434,7 @@ static const char *shape_inner(const uc_cuda_engine *e, uc_cuda_kernel *k,
 
 /* A maximum of the convolution itself: x + b rounds monotonously, so that the greatest sum makes the greatest element. */
 static bool pools_sums(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  if (!(k->mma || k->phase) || k->pool < 0 || e->scales_sums) return false;
+  if (!(k->mma || k->phase || k->panel) || k->pool < 0 || e->scales_sums) return false;
   const upconv_op *op = &e->lowered->tail->op[k->pass->step[k->pool].op];
   return op->operand[0].index == 0 && op->kind != UPCONV_OP_AVG_POOL;
 }
@@ -469,8 +470,8 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
   }
   k->channels = k->bm;
   k->shared_floats = k->staging_floats;
-  k->min_blocks = k->phase ? 1 : wanted_blocks(k);
-  if (!k->mma && !k->gemm && !k->phase) keep_positions(e, k);
+  k->min_blocks = k->phase || k->panel ? 1 : wanted_blocks(k);
+  if (!k->mma && !k->gemm && !k->phase && !k->panel) keep_positions(e, k);
   return UPCONV_OK;
 }
 
@@ -625,8 +626,9 @@ upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass,
   free(side);
   if (!k->fused) k->pool = -1;
   k->samples = 1;
-  k->mma = e->mma && !e->gemm && !e->phase && k->fused;
+  k->mma = e->mma && !e->gemm && !e->phase && !e->panel && k->fused;
   k->phase = e->phase && k->fused;
+  k->panel = e->panel && k->fused;
   k->gemm = e->gemm && k->fused;
   k->depthwise = e->depthwise && k->fused;
   k->flat = e->flat && k->fused;

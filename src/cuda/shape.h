@@ -45,6 +45,9 @@ const char *uc_cuda_shape_gemm(const uc_cuda_engine *engine, uc_cuda_kernel *ker
 bool uc_cuda_new_shift(const uc_cuda_kernel *kernel, int64_t tap);
 /* Which element of the kernel serves a residue when the cells are shifted as that tap does; -1: none. */
 int64_t uc_cuda_column_kernel(const uc_cuda_kernel *kernel, int64_t tap, int64_t residue);
+/* Taps of a group of `held` residues, and the least and greatest shift of the cells that they read. */
+void uc_cuda_group_taps(const uc_cuda_kernel *kernel, int64_t held, int64_t group, int64_t *taps,
+                        int64_t low[UC_AXES], int64_t high[UC_AXES]);
 /* The least shift of the cells that taps of a group of residues read. */
 void uc_cuda_gemm_base(const uc_cuda_kernel *kernel, int64_t group, int64_t base[UC_AXES]);
 
@@ -56,6 +59,13 @@ const char *uc_cuda_shape_phase(const uc_cuda_engine *engine, uc_cuda_kernel *ke
                                 const int64_t extent[UC_AXES], int64_t width);
 /* The panel that has a residue's row. */
 int64_t uc_cuda_phase_panel(const uc_cuda_kernel *kernel, int64_t residue);
+
+/* ---- shape_panel.c: many channels, as rows ---- */
+
+/* All of a fused pass; residues, base and taps are known, extent is in cells, width: of the result, along W. Returns why it
+   cannot be, or NULL. */
+const char *uc_cuda_shape_panel(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
+                                const int64_t extent[UC_AXES], int64_t width);
 
 /* ---- shape_scatter.c: few output channels ---- */
 

@@ -214,9 +214,8 @@ static void choose_tiling(const setting *s, tiling *best) {
             choose_box(s, &t, best);
 }
 
-/* Taps of a group of residues, and the least and greatest shift of its cells. */
-static void group_taps(const uc_cuda_kernel *k, int64_t rt, int64_t group, int64_t *taps,
-                       int64_t low[UC_AXES], int64_t high[UC_AXES]) {
+void uc_cuda_group_taps(const uc_cuda_kernel *k, int64_t rt, int64_t group, int64_t *taps,
+                        int64_t low[UC_AXES], int64_t high[UC_AXES]) {
   *taps = 0;
   for (int a = 0; a < UC_AXES; a++) low[a] = high[a] = 0;
   for (int64_t t = 0; t < k->tap_count; t++) {
@@ -248,7 +247,7 @@ int64_t uc_cuda_column_kernel(const uc_cuda_kernel *k, int64_t tap, int64_t resi
 
 void uc_cuda_gemm_base(const uc_cuda_kernel *k, int64_t group, int64_t base[UC_AXES]) {
   int64_t taps, high[UC_AXES];
-  group_taps(k, k->rt, group, &taps, base, high);
+  uc_cuda_group_taps(k, k->rt, group, &taps, base, high);
 }
 
 static int64_t held_residues(const uc_cuda_kernel *k) {
@@ -265,7 +264,7 @@ static void measure_groups(setting *s, int64_t rt) {
   s->least_taps = INT64_MAX;
   for (int64_t g = 0; g < s->groups; g++) {
     int64_t taps, low[UC_AXES], high[UC_AXES];
-    group_taps(s->k, rt, g, &taps, low, high);
+    uc_cuda_group_taps(s->k, rt, g, &taps, low, high);
     if (taps > 0) s->least_taps = uc_min(s->least_taps, taps);
     for (int a = 0; a < UC_AXES; a++) s->span[a] = uc_max(s->span[a], high[a] - low[a]);
   }

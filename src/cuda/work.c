@@ -125,7 +125,7 @@ static double channel_blocks(const counting *c) {
 
 static void count_tiles(counting *c) {
   const uc_cuda_kernel *k = c->k;
-  double tiles = channel_blocks(c) * (double)(k->gemm ? k->residue_groups : 1) *
+  double tiles = channel_blocks(c) * (double)(uc_cuda_splits_residues(k) ? k->residue_groups : 1) *
                  (double)uc_ceil_div(uc_max(1, c->target[0]), k->samples);
   for (int a = 0; a < UC_AXES; a++)
     tiles *= (double)uc_ceil_div(uc_max(1, c->target[a + 2]) + uc_cuda_before_first(k, a),
@@ -405,6 +405,21 @@ static void count_phase(counting *c) {
                 side, sectors(c, 8));
 }
 
+/* ---- cuda-panel ---- */
+
+/* Counted where its tiles are chosen, but for the kernel before it. */
+static void count_panel(counting *c) {
+  enum { UNIT_BYTES = 16, SLOTS = 128 }; /* of the schedulers, in a clock, for single threads */
+  const uc_cuda_kernel *k = c->k;
+  double tensors,
+      tail = tail_instructions(c, &tensors) / (k->pool >= 0 ? 1 : c->residues) * c->outputs_of_cell;
+  double outputs = elements(c->target) / fmax(1, (double)c->e->target.sm_count);
+  c->w->clocks = k->panels.clocks + outputs * tail / SLOTS;
+  double x = x_elements(c), positions = x / (double)c->e->lowered->conv.in_channels;
+  double units = (double)(k->chunks * k->panels.quads * c->e->lowered->conv.groups);
+  c->w->rows_bytes = x * c->x_size + positions * units * UNIT_BYTES;
+}
+
 /* ---- cuda-depthwise ---- */
 
 static void count_depthwise(counting *c) {
@@ -538,6 +553,8 @@ static void count_pass(counting *c) {
     count_gemm(c);
   else if (k->phase)
     count_phase(c);
+  else if (k->panel)
+    count_panel(c);
   else if (k->mma)
     count_mma(c);
   else if (k->depthwise)

@@ -12,6 +12,7 @@ typedef struct uc_cuda_work {
   double far_bytes; /* of tensors and weights, each once */
   double
       rows_bytes; /* what the kernel before, which makes rows of x, reads and writes; 0: there is none */
+  double clocks; /* of all jobs of a multiprocessor, where they are counted at once; else 0 */
   /* of a block before its first tile */
   double code, finishing_code; /* instructions of a thread that come one after the other */
   double first_bytes;          /* weights that stay */

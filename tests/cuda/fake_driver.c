@@ -393,6 +393,20 @@ EXPORT int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
   return 0;
 }
 
+/* CUlaunchConfig: grid, block, shared memory, stream, attributes. */
+typedef struct launch_config {
+  unsigned grid[3], block[3], shared;
+  void *stream, *attributes;
+  unsigned attribute_count;
+} launch_config;
+
+EXPORT int cuLaunchKernelEx(const launch_config *c, void *function, void **parameters,
+                            void **extra) {
+  if (!c || (c->attribute_count > 0) != (c->attributes != NULL)) return 1;
+  return cuLaunchKernel(function, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1],
+                        c->block[2], c->shared, c->stream, parameters, extra);
+}
+
 /* ---- streams and events: every event is a millisecond after the one before ---- */
 
 EXPORT int cuStreamCreate(void **stream, unsigned flags) {

@@ -10,3 +10,9 @@ template <bool INSIDE>
 __device__ __forceinline__ bool channel_stored(const Args &a, int c) {
   return (c >= a.y_begin[1]) & (c < a.y_end[1]);
 }
+
+// How outputs can be stored together of which some begins here.
+__device__ __forceinline__ int width_at(const char *row) {
+  const int bytes = (u32)(i64)row & 15, run = RUN * size_of(Y_TYPE);
+  return bytes % run == 0 ? WHOLE : bytes % (run / 2) == 0 ? HALVES : APART;
+}

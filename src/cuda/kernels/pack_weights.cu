@@ -46,6 +46,18 @@ extern "C" __global__ void __launch_bounds__(256) pack_weights(const __grid_cons
     const int o = (((block * ROUNDS + round) * HELD + held) * FRAGMENTS + warp % FRAGMENTS) * 8 + row % 8;
     const int kernel = product_kernel[product][half][warp / FRAGMENTS][row / 8 % 2], quad = QUADS == 1 ? 0 : 2 * step + half;
     ((u32 *)a.packed)[WEIGHTS_AT + at] = kernel >= 0 ? word_of(a, quad * 4 + word, o, group * CI, kernel) : 0;
+#elif STAGED
+    // [group][block of BM channels][group of residues][chunk][tap][unit of the chunk][row][4]
+    const int word = (int)(rest % 4), row = (int)(rest / 4 % BM), quad = (int)(rest / (4 * BM) % QUADS);
+    rest /= 4 * BM * QUADS;
+    const int stage = (int)(rest % (TAPS * CHUNKS));
+    rest /= TAPS * CHUNKS;
+    const int block = (int)(rest % BLOCKS_PER_GROUP), group = (int)(rest / BLOCKS_PER_GROUP);
+    int residues = 0;
+    while (stage >= group_begin[residues + 1] * CHUNKS) residues++;
+    const int first = group_begin[residues], taps = group_begin[residues + 1] - first, in_group = stage - first * CHUNKS;
+    const int unit = in_group / taps * QUADS + quad, kernel = tap_kernel[first + in_group % taps];
+    ((u32 *)a.packed)[WEIGHTS_AT + at] = word_of(a, unit * 4 + word, block * BM + row, group * CI, kernel);
 #elif defined(SCATTER)
     // [group][block of BM channels][step][kernel element along D][fragment of 16 rows][lane][4]: lane 4 g + t holds words t of
     // rows g and g + 8, then t + 4 of them; rows are channels and kernel elements of a plane. In channels-last memory a lane's

@@ -8,7 +8,6 @@
 // Fragment layout (PTX, wgmma): lane 4 g + t of warp w holds rows 16 w + g and 16 w + g + 8, columns 2 t and 2 t + 1 of every
 // group. Those rows are one channel of two neighbouring residues: what a lane has lies side by side in memory.
 
-typedef unsigned long long u64;
 typedef float Sums[HELD * PANELS][GROUPS * 4];
 
 enum {
@@ -55,11 +54,6 @@ __device__ __forceinline__ Part part_at(int part) {
 
 __device__ __forceinline__ int position_of_part(const Part &p) { return (p.d * I0 * XH + p.h * I1) * XW + p.w; }
 
-// Of a matrix at an address of shared memory whose next eight rows or columns lie `next` units on (PTX ISA, matrix descriptor).
-// Numbers of units are added to it: to begin further on, or, times FAR, for the other half of the depth to lie as far.
-__device__ __forceinline__ u64 matrix_at(u32 address, u32 next) { return (u64)next << 32 | (address >> 4 & 0x3fff); }
-static const u64 FAR = 1 << 16;
-
 // ---- multiplying ----
 
 // weights: of the round; x: of the part's first position. The next may begin as soon as all products are on their way.
@@ -95,31 +89,6 @@ __device__ __forceinline__ void multiply(u32 weights, u32 x, u32 next, Sums &sum
 }
 
 // ---- finishing ----
-
-// Whether the outputs of two neighbouring cells are all stored: 2; some, 1; none, 0.
-__device__ __forceinline__ int stored_pair(const Args &a, const Tile &tile, int d, int h, int w) {
-  const int in_d = stored_of(a, 2, (tile.qd + d) * Y_CELL0 + Y_BASE0, Y_CELL0);
-  const int in_h = stored_of(a, 3, (tile.qh + h) * Y_CELL1 + Y_BASE1, Y_CELL1);
-  const int in_w = stored_of(a, 4, (tile.qw + w) * Y_CELL2 + Y_BASE2, 2 * Y_CELL2);
-  if ((in_d == 2) & (in_h == 2) & (in_w == 2)) return 2;
-  return (in_d > 0) & (in_h > 0) & (in_w > 0);
-}
-
-// A lane's channel of a panel.
-struct Finish {
-  int channel;
-  bool live;
-  float factor, bias;
-};
-
-__device__ __forceinline__ Finish finish_of(const Args &a, const Tile &tile, int c) {
-  Finish f;
-  f.live = c < CO;
-  f.channel = tile.group * CO + (c < CO ? c : CO - 1);
-  f.bias = __ldg(a.packed + BIAS_AT + f.channel);
-  f.factor = SCALES_SUMS ? __ldg(a.packed + FACTOR_AT + f.channel) : 1.0f;
-  return f;
-}
 
 // Two cells of one channel, at one place along D and H or, pooled, at all. INSIDE: all of the tile is stored.
 template <bool INSIDE>

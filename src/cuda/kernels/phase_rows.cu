@@ -33,11 +33,6 @@ __device__ __forceinline__ char *row_at(char *stage, int row, const char *to) {
   return stage + (row * ROW_PITCH + lead_of(to)) * size_of(Y_TYPE);
 }
 
-__device__ __forceinline__ int width_at(const char *row) {
-  const int bytes = (u32)(i64)row & 15, run = RUN * size_of(Y_TYPE);
-  return bytes % run == 0 ? WHOLE : bytes % (run / 2) == 0 ? HALVES : APART;
-}
-
 // Eight neighbouring lanes copy what lies in whole sectors of a row 16 bytes at once, its ends element by element.
 struct Row {
   char *to;

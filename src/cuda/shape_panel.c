@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tiles of the kernel for many channels on sm_90a: channels are rows of its products, positions of the halo tile their columns.
+ * Columns come in runs of eight neighbouring positions that follow each other by one distance: eight, and then they go through
+ * the halo of rows too; or a row of the tile, whose cells then are some eights along W. A part is the runs of one team; parts
+ * begin where the first cell is that no part before has. Of all this, an estimate of the time decides.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "../checked.h"
+#include "shape.h"
+
+enum {
+  RUN = 8,
+  PANEL = 64, /* channels of a team */
+  UNIT_BYTES = 16,
+  TEAM_THREADS = 128,
+  COPIERS = 128,
+  MOST_SUMS = 136,    /* of a thread */
+  MOST_COLUMNS = 256, /* of a product */
+  MANY_SUMS = 64,     /* for which threads that copy give registers away */
+  MOST_TEAMS = 2,
+  KEPT_REGISTERS = 40,
+  TAKEN_REGISTERS = 232,
+  MOST_HELD = 8,
+  MOST_QUADS = 16, /* of a chunk */
+  LEAST_STAGES = 3,
+  MOST_STAGES = 8,
+  MOST_COPIED = 256, /* along an axis, by the copy engine, which counts half units along W */
+  MOST_TRIES = 8,    /* extents of a tile along an axis */
+  MAX_TAPS = 7168,   /* tables in constant memory */
+  MAX_GROUPS = 1024,
+  BARRIER_BYTES = 256,
+  VECTOR_BYTES = 16,
+  WARP_CHANNELS = 8, /* that a warp finishes at once */
+  ROW_BYTES = 5120,  /* wanted, of a warp's finished rows */
+  SECTOR = 32
+};
+
+/* Clocks of one multiprocessor: bytes of the second-level cache, and of shared memory, in one; a stage, besides its products;
+   an output, of all threads, and one that goes through shared memory, where each row of a channel takes time; to begin and end a
+   job; to begin at all. Fitted to an H200 (docs/DECISIONS.md). */
+static const double L2_BYTES = 36, SHARED_BYTES = 128, STAGE = 40, OUTPUT = 0.105, ROW_OUTPUT = 0.3,
+                    ROW = 20, JOB = 400, BEGIN = 1500;
+/* Bytes of the second-level cache that an output takes where sectors are put together from pieces: of two elements or more, or of
+   single ones. */
+static const double OF_PIECES = 18, OF_ELEMENTS = 56;
+/* How well units work side by side: 1 is one after the other, infinity as long as the slowest. */
+static const double OVERLAP = 8;
+
+typedef struct tiling {
+  int64_t held, groups, teams_m, teams_n, quads, stages, buffers, crews;
+  bool by_rows;                           /* runs are one row apart, else neighbours */
+  int64_t cells[UC_AXES], samples, width; /* width: positions of a row */
+  int64_t parts, part[UC_CUDA_PANEL_PARTS];
+  bool stages_rows; /* finished rows meet in shared memory first */
+  double clocks;
+} tiling;
+
+typedef struct setting {
+  const uc_cuda_engine *e;
+  const uc_cuda_kernel *k;
+  const int64_t *extent, width; /* in cells; of the result, along W */
+  int64_t units, y_size;        /* of a group's channels; bytes */
+  int64_t span[MOST_HELD + 1]
+              [UC_AXES]; /* of the taps of a group of residues, by how many are held */
+} setting;
+
+/* ---- the tile ---- */
+
+static int64_t rows_of(const setting *s, const tiling *t) {
+  return t->samples * (t->cells[0] + s->span[t->held][0]) * (t->cells[1] + s->span[t->held][1]);
+}
+
+static int64_t positions(const setting *s, const tiling *t) { return rows_of(s, t) * t->width; }
+
+/* Whether row r of the halo tile, of all planes and samples, has cells. */
+static bool has_cells(const setting *s, const tiling *t, int64_t r) {
+  int64_t h = r % (t->cells[1] + s->span[t->held][1]),
+          d = r / (t->cells[1] + s->span[t->held][1]) % (t->cells[0] + s->span[t->held][0]);
+  return h < t->cells[1] && d < t->cells[0];
+}
+
+static bool add_part(tiling *t, int64_t position) {
+  if (t->parts >= t->teams_n) return false;
+  t->part[t->parts++] = position;
+  return true;
+}
+
+/* Parts whose runs are one row apart: for each eight cells along W, as many rows as a part has runs. */
+static bool cover_rows(const setting *s, tiling *t) {
+  int64_t rows = rows_of(s, t);
+  for (int64_t w = 0; w < t->cells[2]; w += RUN)
+    for (int64_t r = 0; r < rows; r++) {
+      if (!has_cells(s, t, r)) continue;
+      if (!add_part(t, r * t->width + w)) return false;
+      r += t->groups - 1;
+    }
+  return true;
+}
+
+/* Parts whose runs follow each other. */
+static bool cover_positions(const setting *s, tiling *t) {
+  int64_t rows = rows_of(s, t), covered = 0;
+  for (int64_t r = 0; r < rows; r++) {
+    if (!has_cells(s, t, r)) continue;
+    int64_t first = uc_max(covered, r * t->width), end = r * t->width + t->cells[2];
+    for (; first < end; first = covered) {
+      if (!add_part(t, first)) return false;
+      covered = first + t->groups * RUN;
+    }
+  }
+  return true;
+}
+
+static bool cover(const setting *s, tiling *t) {
+  t->parts = 0;
+  return (t->by_rows ? cover_rows(s, t) : cover_positions(s, t)) && t->parts == t->teams_n;
+}
+
+static int64_t group_step(const tiling *t) { return t->by_rows ? t->width : RUN; }
+
+/* ---- shared memory ---- */
+
+static int64_t x_bytes(const setting *s, const tiling *t) {
+  return uc_ceil_div(t->quads * positions(s, t) * UNIT_BYTES, 128) * 128;
+}
+
+static int64_t stage_bytes(const tiling *t) { return t->quads * t->teams_m * PANEL * UNIT_BYTES; }
+
+/* Along W. */
+static int64_t outputs_of_cell(const setting *s) { return s->k->pool >= 0 ? 1 : s->k->residues[2]; }
+
+/* Runs that a warp finishes at once, and what it has for a channel of them: each row begins anywhere in a vector. */
+static int64_t round_runs(const setting *s, const tiling *t, int64_t *pitch) {
+  int64_t vector = VECTOR_BYTES / s->y_size, of_cell = outputs_of_cell(s);
+  for (int64_t rounds = 1;; rounds++) {
+    int64_t runs = uc_ceil_div(t->groups, rounds), rows = (runs * RUN - 1) / t->width + 2;
+    *pitch = uc_ceil_div(runs * RUN * of_cell + (rows + 1) * vector, vector) * vector;
+    if (runs == 1 || WARP_CHANNELS * *pitch * s->y_size <= ROW_BYTES) return runs;
+  }
+}
+
+/* Memory of the warps that finish rows. */
+static int64_t rows_bytes(const setting *s, const tiling *t) {
+  int64_t pitch, warps = t->crews * t->teams_m * t->teams_n * TEAM_THREADS / 32;
+  if (!t->stages_rows) return 0;
+  round_runs(s, t, &pitch);
+  return warps * WARP_CHANNELS * pitch * s->y_size;
+}
+
+static int64_t shared_bytes(const setting *s, const tiling *t) {
+  return t->buffers * x_bytes(s, t) + t->stages * stage_bytes(t) + BARRIER_BYTES + rows_bytes(s, t);
+}
+
+/* Columns that are no cells may lie behind the halo tile: still within what the block has. */
+static bool reads_inside(const setting *s, const tiling *t) {
+  const int64_t *span = s->span[t->held];
+  int64_t row = t->width, plane = row * (t->cells[1] + span[1]);
+  int64_t reach = t->part[t->parts - 1] + (t->groups - 1) * group_step(t) + RUN + span[0] * plane +
+                  span[1] * row + span[2];
+  return (reach - positions(s, t)) * UNIT_BYTES <= t->stages * stage_bytes(t);
+}
+
+static bool fit(const setting *s, tiling *t) {
+  const int64_t *span = s->span[t->held];
+  if (2 * t->width > MOST_COPIED || t->samples > MOST_COPIED) return false;
+  if (t->cells[0] + span[0] > MOST_COPIED || t->cells[1] + span[1] > MOST_COPIED) return false;
+  if (!cover(s, t)) return false;
+  t->buffers = 2;
+  int64_t left =
+      s->e->target.shared_bytes - BARRIER_BYTES - t->buffers * x_bytes(s, t) - rows_bytes(s, t);
+  t->stages = uc_min(MOST_STAGES, left / stage_bytes(t));
+  return t->stages >= LEAST_STAGES && reads_inside(s, t);
+}
+
+/* ---- how long ---- */
+
+static double product_clocks(const tiling *t) {
+  double columns = (double)(t->groups * RUN);
+  return fmax(16 + columns / 4, columns / 2);
+}
+
+/* Where rows are no whole sectors, or their elements come from different blocks, sectors are put together from pieces. */
+static double stored_bytes(const setting *s, const tiling *t) {
+  double size = (double)s->y_size, row = (double)s->width * size;
+  if (s->e->lowered->source.y_layout == UPCONV_CHANNELS_LAST) return SECTOR;
+  if (t->stages_rows)
+    return size * (1 + (double)SECTOR / (row * (double)t->cells[2] / (double)s->extent[2]));
+  if (s->k->pool < 0 && t->held < s->k->residues[2]) return OF_ELEMENTS;
+  if (fmod(row, SECTOR) == 0) return size;
+  return fmod(row, 2 * size) == 0 ? OF_PIECES : OF_ELEMENTS;
+}
+
+static double together(const double *part, int count) {
+  double sum = 0;
+  for (int i = 0; i < count; i++) sum += pow(part[i], OVERLAP);
+  return pow(sum, 1 / OVERLAP);
+}
+
+/* Jobs of a multiprocessor, of the average group of residues. */
+static double jobs_of(const setting *s, const tiling *t) {
+  const uc_cuda_engine *e = s->e;
+  double jobs = (double)uc_ceil_div(e->group_out, t->teams_m * PANEL) *
+                (double)e->lowered->conv.groups *
+                ((double)uc_volume(s->k->residues) / (double)t->held) *
+                (double)uc_ceil_div(uc_max(1, e->lowered->conv.batch), t->samples);
+  for (int a = 0; a < UC_AXES; a++) jobs *= (double)uc_ceil_div(s->extent[a], t->cells[a]);
+  return ceil(jobs / (double)uc_max(1, e->target.sm_count));
+}
+
+/* A crew alone multiplies and then finishes; of two, one finishes while the other one multiplies. */
+static void estimate(const setting *s, tiling *t) {
+  double taps = (double)s->k->tap_count * (double)t->held / (double)uc_volume(s->k->residues);
+  double units = (double)(uc_ceil_div(s->units, t->quads) * t->quads), steps = taps * units / 2;
+  double teams = (double)(t->teams_m * t->teams_n);
+  double products = steps * (teams * product_clocks(t) + 2 / (double)t->quads * STAGE);
+  double copied = steps * (double)(t->teams_m * PANEL) * 2 * UNIT_BYTES +
+                  units * (double)positions(s, t) * UNIT_BYTES;
+  double read = steps * teams * (PANEL + (double)t->groups * RUN) * 2 * UNIT_BYTES;
+  double outputs = teams * TEAM_THREADS * (double)(t->held * t->groups * 4);
+  double kept = s->k->pool >= 0 ? outputs / (double)t->held : outputs;
+  double stored = kept * stored_bytes(s, t), issued = outputs * OUTPUT;
+  if (t->stages_rows)
+    issued = outputs * ROW_OUTPUT + kept / (double)(t->cells[2] * outputs_of_cell(s)) * ROW;
+  double shared = (read + copied) / SHARED_BYTES;
+  const double one[] = {products, copied / L2_BYTES, shared},
+               two[] = {products, (copied + stored) / L2_BYTES, shared, issued};
+  double job = t->crews > 1 ? together(two, 4) : together(one, 3) + issued + stored / L2_BYTES;
+  double end = t->crews > 1 ? issued + stored / L2_BYTES : 0; /* of the last job */
+  t->clocks = jobs_of(s, t) * (job + JOB) + end + BEGIN;
+}
+
+/* ---- the choice ---- */
+
+static int64_t most_groups(const tiling *t) {
+  return uc_min(MOST_COLUMNS / RUN, MOST_SUMS / 4 / t->held);
+}
+
+/* The fewest runs with which the teams' parts have all cells. */
+static bool find_groups(const setting *s, tiling *t) {
+  int64_t cells = uc_volume(t->cells) * t->samples;
+  for (t->groups = uc_max(1, cells / (t->teams_n * RUN)); t->groups <= most_groups(t); t->groups++)
+    if (cover(s, t)) return true;
+  return false;
+}
+
+/* Whether rows are put together before they are stored: where they are no whole sectors, and a run is part of one. */
+static bool can_stage_rows(const setting *s, const tiling *t) {
+  bool whole = s->k->pool >= 0 || t->held == s->k->residues[2];
+  return whole && !t->by_rows && s->width * s->y_size % SECTOR != 0 &&
+         s->e->lowered->source.y_layout != UPCONV_CHANNELS_LAST;
+}
+
+/* A box of cells: whose channels, and how many at once. */
+static void try_box(const setting *s, tiling *t, tiling *best) {
+  if (!find_groups(s, t)) return;
+  for (t->teams_m = 1; t->teams_m * t->teams_n <= MOST_TEAMS; t->teams_m++) {
+    if (t->teams_m > 1 && s->e->group_out <= PANEL) break;
+    for (t->quads = 2; t->quads <= MOST_QUADS; t->quads *= 2) {
+      if (t->quads > 2 && t->quads >= 2 * s->units) break;
+      for (t->crews = 1; t->crews * t->teams_m * t->teams_n <= MOST_TEAMS; t->crews++)
+        for (int rows = 0; rows <= can_stage_rows(s, t); rows++) {
+          t->stages_rows = rows;
+          if (!fit(s, t)) continue;
+          estimate(s, t);
+          if (best->clocks == 0 || t->clocks < best->clocks) *best = *t;
+        }
+    }
+  }
+}
+
+/* A part of an extent, of n that are as equal as `unit` allows. */
+static int64_t part_of(int64_t extent, int64_t n, int64_t unit) {
+  int64_t part = uc_ceil_div(uc_ceil_div(extent, n), unit) * unit;
+  return unit > 1 ? uc_min(uc_ceil_div(extent, 2) * 2, part) : part;
+}
+
+/* Samples, where one of them leaves room for more. */
+static void try_samples(const setting *s, tiling *t, tiling *best) {
+  bool whole = true;
+  for (int a = 0; a < UC_AXES; a++) whole = whole && t->cells[a] >= s->extent[a];
+  int64_t batch = whole ? uc_max(1, s->e->lowered->conv.batch) : 1;
+  int64_t most = t->teams_n * most_groups(t) * RUN / uc_volume(t->cells);
+  for (int64_t n = uc_max(1, uc_ceil_div(batch, uc_max(1, most))), tries = 0;
+       n <= batch && tries < MOST_TRIES; n++) {
+    if (n > 1 && part_of(batch, n, 1) == part_of(batch, n - 1, 1)) continue;
+    t->samples = part_of(batch, n, 1);
+    try_box(s, t, best);
+    tries++;
+  }
+}
+
+/* Extents of a box along an axis, and then along those outside it, of no more cells than the teams have columns. */
+static void try_axis(const setting *s, tiling *t, int axis, int64_t inner, tiling *best) {
+  if (axis < 0) {
+    try_samples(s, t, best);
+    return;
+  }
+  int64_t columns = t->teams_n * most_groups(t) * RUN;
+  int64_t unit = axis < 2 ? 1 : t->by_rows ? RUN : 2;
+  int64_t first = uc_ceil_div(s->extent[axis], uc_max(1, columns / inner));
+  for (int64_t n = uc_max(1, first), tries = 0; n <= s->extent[axis] && tries < MOST_TRIES; n++) {
+    int64_t part = part_of(s->extent[axis], n, unit);
+    if (tries > 0 && part == t->cells[axis]) continue;
+    t->cells[axis] = part;
+    if (axis == 2) t->width = uc_ceil_div(t->cells[2] + s->span[t->held][2], 2) * 2;
+    tries++;
+    try_axis(s, t, axis - 1, inner * t->cells[axis], best);
+    if (axis == 0) break; /* the deepest that fits */
+  }
+}
+
+/* Residues that are neighbours: some of a row, whole rows of a plane, or whole planes; of a pool's cell all. */
+static bool holds_together(const uc_cuda_kernel *k, int64_t held) {
+  const int64_t *r = k->residues;
+  if (k->pool >= 0) return held == uc_volume(r);
+  if (held <= r[2]) return r[2] % held == 0;
+  if (held % r[2] != 0) return false;
+  int64_t rows = held / r[2];
+  if (rows <= r[1]) return r[1] % rows == 0;
+  return rows % r[1] == 0 && r[0] % (rows / r[1]) == 0;
+}
+
+static void choose_tiling(const setting *s, tiling *best) {
+  tiling t = {.clocks = 0};
+  best->clocks = 0;
+  for (t.held = 1; t.held <= MOST_HELD; t.held++) {
+    if (!holds_together(s->k, t.held)) continue;
+    for (t.teams_n = 1; t.teams_n <= MOST_TEAMS; t.teams_n++)
+      for (int by_rows = 0; by_rows < 2; by_rows++) {
+        t.by_rows = by_rows;
+        try_axis(s, &t, 2, 1, best);
+      }
+  }
+}
+
+static void measure_spans(setting *s) {
+  const uc_cuda_kernel *k = s->k;
+  for (int64_t held = 1; held <= MOST_HELD; held++) {
+    if (uc_volume(k->residues) % held != 0) continue;
+    for (int64_t g = 0; g < uc_volume(k->residues) / held; g++) {
+      int64_t taps, low[UC_AXES], high[UC_AXES];
+      uc_cuda_group_taps(k, held, g, &taps, low, high);
+      for (int a = 0; a < UC_AXES; a++)
+        s->span[held][a] = uc_max(s->span[held][a], high[a] - low[a]);
+    }
+  }
+}
+
+static void settle(uc_cuda_kernel *k, const setting *s, const tiling *t) {
+  uc_cuda_panel *p = &k->panels;
+  p->groups = t->groups;
+  p->group_step = group_step(t);
+  p->whole_runs = t->cells[2] % RUN == 0 && (t->by_rows || t->width % RUN == 0);
+  p->teams_m = t->teams_m;
+  p->crews = t->crews;
+  p->quads = t->quads;
+  p->blocks = uc_ceil_div(s->e->group_out, t->teams_m * PANEL);
+  p->clocks = t->clocks;
+  p->round_runs = t->stages_rows ? round_runs(s, t, &p->row_pitch) : 0;
+  p->part_count = t->parts;
+  memcpy(p->part_position, t->part, sizeof p->part_position);
+  k->held = k->rt = t->held;
+  k->residue_groups = uc_volume(k->residues) / t->held;
+  k->bm = t->teams_m * PANEL;
+  k->threads = t->crews * t->teams_m * t->teams_n * TEAM_THREADS + COPIERS;
+  k->copiers = COPIERS;
+  k->registers_kept = KEPT_REGISTERS;
+  k->registers_taken = t->held * t->groups * 4 > MANY_SUMS ? TAKEN_REGISTERS : 0;
+  k->samples = t->samples;
+  k->chunks = uc_ceil_div(s->units, t->quads);
+  k->chunk = s->e->group_in;
+  k->stages = t->stages;
+  k->x_buffers = t->buffers;
+  k->strip = 2;
+  k->wgmma = true;
+  k->resident = true; /* blocks go over many jobs */
+  for (int a = 0; a < UC_AXES; a++) {
+    k->cells[a] = t->cells[a];
+    k->x_size[a] = a == 2 ? t->width : t->cells[a] + s->span[t->held][a];
+  }
+  k->staging_floats = shared_bytes(s, t) / 4;
+  k->sums_at = (shared_bytes(s, t) - rows_bytes(s, t)) / 4;
+}
+
+const char *uc_cuda_shape_panel(const uc_cuda_engine *e, uc_cuda_kernel *k,
+                                const int64_t extent[UC_AXES], int64_t width) {
+  if (uc_volume(k->step) != 1) return "a pool's stride is not the convolution's";
+  if (k->tap_count == 0) return "no taps";
+  if (k->tap_count > MAX_TAPS || uc_volume(k->residues) > MAX_GROUPS)
+    return "more taps or phases than tables of the kernel for many channels hold";
+  if (k->pool >= 0 && uc_volume(k->residues) > MOST_HELD)
+    return "a pool of more than eight elements";
+  setting s = {.e = e, .k = k, .extent = extent, .width = width};
+  int64_t of_unit = e->word == UPCONV_F32 ? 4 : 8;
+  s.units = uc_ceil_div(e->group_in, of_unit);
+  bool last = k->pass->result == e->program.value_count - 1;
+  s.y_size = (int64_t)upconv_dtype_size(last ? e->lowered->source.y_dtype : UPCONV_F32);
+  measure_spans(&s);
+  tiling best;
+  choose_tiling(&s, &best);
+  if (best.clocks == 0) return "the input of a tile does not fit shared memory";
+  settle(k, &s, &best);
+  return NULL;
+}
