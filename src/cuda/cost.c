@@ -11,7 +11,7 @@
 #include "work.h"
 
 /* Seconds of an empty kernel, of another after it, and of one that begins before the other has ended. */
-static const double START = 4.3e-6, NEXT = 2.5e-6, EARLY = 1e-6;
+static const double START = 4.3e-6, NEXT = 2.5e-6, EARLY = 2e-7;
 /* A second, of one multiprocessor: clocks, bytes of memory, bytes of the kernels that make rows or units of x. */
 static const double CLOCK = 1.7e9, FAR_BYTES = 3.2e10, ROWS_BYTES = 1.44e10, UNITS_BYTES = 2.4e10;
 /* Bytes of the second-level cache a clock and multiprocessor. */
