@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel for many channels is handed as x: x itself or rows made of it, and the copy engine's map of them. The
+ * What the kernels for many channels are handed as x: x itself, rows or units made of it, and the copy engine's map of them. The
  * device is tests/cuda/fake_driver.c, whose kernels do nothing: 0 has wgmma, 1 is newer than the compiler and has not.
  */
 #include <dlfcn.h>
@@ -33,6 +33,7 @@ typedef struct trial {
 } trial;
 
 static const trial *current;
+static const char *candidate;
 
 static void *memory(size_t bytes) {
   void *data = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
@@ -41,7 +42,7 @@ static void *memory(size_t bytes) {
   return data;
 }
 
-/* Says the status, or the error; one K a launch; the map. */
+/* Says the status, or the error; one K a launch, or an E where the kernel may begin before the one before has ended; the map. */
 static void execute(upconv_plan *plan, const trial *t) {
   int64_t y_shape[4];
   size_t workspace_size = 0;
@@ -74,7 +75,7 @@ static void run_trial(void) {
   setenv("UPCONV_NVRTC", UPCONV_FAKES "/fake_nvrtc.so", 1);
   setenv("UPCONV_CACHE_DIR", "", 1);
   upconv_context_options on = {.device = current->device};
-  upconv_plan_options options = {.candidate = "cuda-gemm"};
+  upconv_plan_options options = {.candidate = candidate};
   upconv_context *context = NULL;
   upconv_problem *problem = NULL;
   upconv_plan *plan = NULL;
@@ -91,6 +92,13 @@ static void run_trial(void) {
 
 static const char *said_of(const trial *t) {
   current = t;
+  candidate = "cuda-gemm";
+  return sandbox_run(run_trial);
+}
+
+static const char *said_of_panel(const trial *t) {
+  current = t;
+  candidate = "cuda-panel";
   return sandbox_run(run_trial);
 }
 
@@ -157,6 +165,27 @@ static void boxes_are_halo_tiles(void) {
   CHECK_SAYS(said_of(&small), ", box 32 4 3 1 10");
 }
 
+/* ---- units ---- */
+
+/* [unit of all channels][sample][position], in halves; the next kernel begins early. 24 channels are three units of eight, in chunks of
+   an even number; a group's are its own. */
+static void units_are_made(void) {
+  const trial plain = {"cuda", "n2 ci24 co16 in5x6 k4 s2 p1 dtype=f16", {2, 24, 5, 6}, first, 0, 0};
+  CHECK_SAYS(said_of_panel(&plain), "0 ; KE; dims 12 5 1 2 4, strides 96 480 480 960, box ");
+  const trial groups = {"cuda", "n2 ci48 co16 g2 in5x6 k4 s2 p1 dtype=f16", {2, 48, 5, 6}, first, 0,
+                        0};
+  CHECK_SAYS(said_of_panel(&groups), "0 ; KE; dims 12 5 1 2 8, strides 96 480 480 960, box ");
+  const trial larger = {"cuda", "n2 ci24 co16 in5x6 k4 s2 p1 dtype=f16", {3, 24, 7, 9}, first, 0,
+                        0};
+  CHECK_SAYS(said_of_panel(&larger), "0 ; KE; dims 18 7 1 3 4, strides 144 1008 1008 3024, box ");
+}
+
+/* Without a kernel before, it must not begin before whatever else is in the stream. */
+static void no_units(void) {
+  const trial empty = {"cuda", "n2 ci24 co16 in5x6 k4 s2 dtype=f16", {2, 24, 0, 6}, first, 0, 0};
+  CHECK_SAYS(said_of_panel(&empty), "0 ; K; dims 2 1 1 1 1, strides 16 16 16 16, box ");
+}
+
 /* ---- without the copy engine ---- */
 
 static void kernels_copy_themselves(void) {
@@ -184,6 +213,8 @@ int main(int argc, char **argv) {
       {"x_is_no_rows", x_is_no_rows},
       {"x_is_empty", x_is_empty},
       {"boxes_are_halo_tiles", boxes_are_halo_tiles},
+      {"units_are_made", units_are_made},
+      {"no_units", no_units},
       {"kernels_copy_themselves", kernels_copy_themselves},
   };
   return check_main(argc, argv, tests, CHECK_COUNT(tests));

@@ -340,15 +340,16 @@ static void add_numbers(const char *name, const uint64_t *number, unsigned count
                                (unsigned long long)number[i]);
 }
 
-/* The limits of the real one, for words of 32 bits and rows of 128 bytes. */
+/* The limits of the real one, for words of 32 bits and rows of 128 bytes, or for words of 64 as they are. */
 EXPORT int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, const void *address,
                                   const uint64_t *dims, const uint64_t *strides,
                                   const unsigned *box, const unsigned *steps, int interleave,
                                   int swizzle, int promotion, int fill) {
-  if (type != 2 || rank < 3 || rank > 5 || interleave != 0 || swizzle != 3 || fill != 0) return 1;
+  int words = type == 2 && swizzle == 3 && box[0] * 4 <= 128;
+  int halves = type == 4 && swizzle == 0 && box[0] % 2 == 0;
+  if (!(words || halves) || rank < 3 || rank > 5 || interleave != 0 || fill != 0) return 1;
   if (promotion < 0 || promotion > 3) return 1;
   if (!address || (uintptr_t)address % 16 != 0 || (uintptr_t)map % 64 != 0) return 1;
-  if (box[0] * 4 > 128) return 1;
   uint64_t boxes[5];
   for (unsigned i = 0; i < rank; i++) {
     boxes[i] = box[i];
@@ -381,30 +382,44 @@ EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks_per_sm, void 
   return 0;
 }
 
-EXPORT int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-                          void *stream, void **parameters, void **extra) {
-  (void)shared;
-  (void)stream;
+static int launch(char kind, const void *function, const unsigned grid[3],
+                  const unsigned threads[3], void **parameters, void **extra) {
   if (!function || !parameters || extra || depth == 0) return 1;
-  if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z) return 1;
+  for (int i = 0; i < 3; i++)
+    if (!grid[i] || !threads[i]) return 1;
   if (is_fault("launch") && ++launches == 3) return 999;
-  note('K');
+  note(kind);
   return 0;
 }
 
-/* CUlaunchConfig: grid, block, shared memory, stream, attributes. */
+EXPORT int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                          void *stream, void **parameters, void **extra) {
+  const unsigned grid[] = {grid_x, grid_y, grid_z}, threads[] = {block_x, block_y, block_z};
+  (void)shared;
+  (void)stream;
+  return launch('K', function, grid, threads, parameters, extra);
+}
+
+/* CUlaunchConfig, with the one attribute that is known here: 6, the kernel may begin before the one before it has ended. */
+typedef struct launch_attribute {
+  int id;
+  char pad[4];
+  int allowed;
+  char rest[60];
+} launch_attribute;
+
 typedef struct launch_config {
   unsigned grid[3], block[3], shared;
-  void *stream, *attributes;
+  void *stream;
+  const launch_attribute *attribute;
   unsigned attribute_count;
 } launch_config;
 
 EXPORT int cuLaunchKernelEx(const launch_config *c, void *function, void **parameters,
                             void **extra) {
-  if (!c || (c->attribute_count > 0) != (c->attributes != NULL)) return 1;
-  return cuLaunchKernel(function, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1],
-                        c->block[2], c->shared, c->stream, parameters, extra);
+  if (!c || c->attribute_count != 1 || !c->attribute || c->attribute->id != 6) return 1;
+  return launch(c->attribute->allowed ? 'E' : 'K', function, c->grid, c->block, parameters, extra);
 }
 
 /* ---- streams and events: every event is a millisecond after the one before ---- */
