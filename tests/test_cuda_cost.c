@@ -137,6 +137,8 @@ static void huge_problems_are_counted(void) {
       "n1048576 ci1024 co1024 in65536 k2 s2 dtype=f16",
       "n65536 ci8 co8 g8 in4096x65536 k4 s2 p1",
       "n1048576 ci2 co4 in1024x1024x1024 k2 s2 math=tf32",
+      "n64 ci64 co64 in1048576x4096 k3 p1 dtype=f16",
+      "n65536 ci64 co64 in256x256 k3 d90 p90 math=tf32",
   };
   for (size_t i = 0; i < CHECK_COUNT(texts); i++) {
     costs all = costs_for(&h200, texts[i]);
@@ -215,6 +217,8 @@ static void many_channels(void) {
               1.3);
   check_ahead("n2 ci320 co256 in8x8x8 k2 s2 bias math=tf32", "cuda-panel", "cuda-gemm", 1.2);
   check_ahead("n2 ci64 co32 in64x64x64 k2 s2 bias math=tf32", "cuda-phase", "cuda-panel", 1.2);
+  /* rows longer than a tile may be wide */
+  check_ahead("n4 ci256 co256 in500x500 k3 p1 math=tf32", "cuda-panel", "cuda-gemm", 1.2);
   check_context(NULL);
 }
 

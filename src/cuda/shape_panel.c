@@ -24,6 +24,7 @@ enum {
   KEPT_REGISTERS = 40,
   TAKEN_REGISTERS = 232,
   MOST_HELD = 8,
+  LEAST_QUADS = 2,
   MOST_QUADS = 16, /* of a chunk */
   LEAST_STAGES = 3,
   MOST_STAGES = 8,
@@ -255,11 +256,12 @@ static bool can_stage_rows(const setting *s, const tiling *t) {
 
 /* A box of cells: whose channels, and how many at once. */
 static void try_box(const setting *s, tiling *t, tiling *best) {
+  if (2 * LEAST_QUADS * UNIT_BYTES * positions(s, t) > s->e->target.shared_bytes) return;
   if (!find_groups(s, t)) return;
   for (t->teams_m = 1; t->teams_m * t->teams_n <= MOST_TEAMS; t->teams_m++) {
     if (t->teams_m > 1 && s->e->group_out <= PANEL) break;
-    for (t->quads = 2; t->quads <= MOST_QUADS; t->quads *= 2) {
-      if (t->quads > 2 && t->quads >= 2 * s->units) break;
+    for (t->quads = LEAST_QUADS; t->quads <= MOST_QUADS; t->quads *= 2) {
+      if (t->quads > LEAST_QUADS && t->quads >= 2 * s->units) break;
       for (t->crews = 1; t->crews * t->teams_m * t->teams_n <= MOST_TEAMS; t->crews++)
         for (int rows = 0; rows <= can_stage_rows(s, t); rows++) {
           t->stages_rows = rows;
@@ -271,10 +273,15 @@ static void try_box(const setting *s, tiling *t, tiling *best) {
   }
 }
 
-/* A part of an extent, of n that are as equal as `unit` allows. */
+/* A part of an extent, of at least n that are as equal as `unit` allows. */
 static int64_t part_of(int64_t extent, int64_t n, int64_t unit) {
   int64_t part = uc_ceil_div(uc_ceil_div(extent, n), unit) * unit;
   return unit > 1 ? uc_min(uc_ceil_div(extent, 2) * 2, part) : part;
+}
+
+/* The next smaller one, of the fewest parts that are smaller; 0: there is none. */
+static int64_t next_part(int64_t extent, int64_t part, int64_t unit) {
+  return part > unit ? part_of(extent, uc_ceil_div(extent, part - unit), unit) : 0;
 }
 
 /* Samples, where one of them leaves room for more. */
@@ -282,14 +289,19 @@ static void try_samples(const setting *s, tiling *t, tiling *best) {
   bool whole = true;
   for (int a = 0; a < UC_AXES; a++) whole = whole && t->cells[a] >= s->extent[a];
   int64_t batch = whole ? uc_max(1, s->e->lowered->conv.batch) : 1;
-  int64_t most = t->teams_n * most_groups(t) * RUN / uc_volume(t->cells);
-  for (int64_t n = uc_max(1, uc_ceil_div(batch, uc_max(1, most))), tries = 0;
-       n <= batch && tries < MOST_TRIES; n++) {
-    if (n > 1 && part_of(batch, n, 1) == part_of(batch, n - 1, 1)) continue;
-    t->samples = part_of(batch, n, 1);
+  int64_t most = uc_max(1, t->teams_n * most_groups(t) * RUN / uc_volume(t->cells));
+  t->samples = part_of(batch, uc_ceil_div(batch, most), 1);
+  for (int tries = 0; t->samples > 0 && tries < MOST_TRIES; tries++) {
     try_box(s, t, best);
-    tries++;
+    t->samples = next_part(batch, t->samples, 1);
   }
+}
+
+/* Most cells of a box along an axis: what the copy engine takes with the halo, and `inner` of them are there already. */
+static int64_t most_cells(const setting *s, const tiling *t, int axis, int64_t inner) {
+  int64_t most = t->teams_n * most_groups(t) * RUN / inner, copied = MOST_COPIED;
+  if (axis == 2) copied = MOST_COPIED / 2 - 1; /* halves of units, of an even number of positions */
+  return uc_max(1, uc_min(most, copied - s->span[t->held][axis]));
 }
 
 /* Extents of a box along an axis, and then along those outside it, of no more cells than the teams have columns. */
@@ -298,17 +310,14 @@ static void try_axis(const setting *s, tiling *t, int axis, int64_t inner, tilin
     try_samples(s, t, best);
     return;
   }
-  int64_t columns = t->teams_n * most_groups(t) * RUN;
-  int64_t unit = axis < 2 ? 1 : t->by_rows ? RUN : 2;
-  int64_t first = uc_ceil_div(s->extent[axis], uc_max(1, columns / inner));
-  for (int64_t n = uc_max(1, first), tries = 0; n <= s->extent[axis] && tries < MOST_TRIES; n++) {
-    int64_t part = part_of(s->extent[axis], n, unit);
-    if (tries > 0 && part == t->cells[axis]) continue;
+  int64_t unit = axis < 2 ? 1 : t->by_rows ? RUN : 2, tries = axis == 0 ? 1 : MOST_TRIES;
+  int64_t extent = s->extent[axis];
+  int64_t part = part_of(extent, uc_ceil_div(extent, most_cells(s, t, axis, inner)), unit);
+  for (; part > 0 && tries > 0; tries--) { /* along D only the deepest that fits */
     t->cells[axis] = part;
-    if (axis == 2) t->width = uc_ceil_div(t->cells[2] + s->span[t->held][2], 2) * 2;
-    tries++;
-    try_axis(s, t, axis - 1, inner * t->cells[axis], best);
-    if (axis == 0) break; /* the deepest that fits */
+    if (axis == 2) t->width = uc_ceil_div(part + s->span[t->held][2], 2) * 2;
+    try_axis(s, t, axis - 1, inner * part, best);
+    part = next_part(extent, part, unit);
   }
 }
 
@@ -339,7 +348,7 @@ static void choose_tiling(const setting *s, tiling *best) {
 static void measure_spans(setting *s) {
   const uc_cuda_kernel *k = s->k;
   for (int64_t held = 1; held <= MOST_HELD; held++) {
-    if (uc_volume(k->residues) % held != 0) continue;
+    if (!holds_together(k, held)) continue;
     for (int64_t g = 0; g < uc_volume(k->residues) / held; g++) {
       int64_t taps, low[UC_AXES], high[UC_AXES];
       uc_cuda_group_taps(k, held, g, &taps, low, high);
