@@ -15,6 +15,18 @@ enum { ALIGNMENT = 64, STACK_VALUES = 96 };
 
 /* ---- create ---- */
 
+/* With the reason of the backend's first candidate, which takes most problems. */
+static upconv_status nothing_applies(const upconv_plan *plan) {
+  for (int i = 0; uc_candidate_at(i); i++) {
+    const uc_candidate *c = uc_candidate_at(i);
+    const char *why = c->refuses(plan->context, &plan->lowered);
+    if (why && strncmp(why, "the context is not", 18) != 0)
+      return uc_fail(UPCONV_UNSUPPORTED, "no candidate applies to this problem; %s, for one: %s",
+                     c->name, why);
+  }
+  return uc_fail(UPCONV_UNSUPPORTED, "no candidate applies to this problem");
+}
+
 upconv_status uc_plan_cheapest(const upconv_plan *plan, const uc_candidate **cheapest) {
   const uc_candidate *best = NULL;
   double best_cost = 0;
@@ -26,9 +38,7 @@ upconv_status uc_plan_cheapest(const upconv_plan *plan, const uc_candidate **che
     best = c;
     best_cost = cost;
   }
-  if (!best)
-    return uc_fail(UPCONV_UNSUPPORTED,
-                   "no candidate applies to this problem: strides go up to 65536");
+  if (!best) return nothing_applies(plan);
   *cheapest = best;
   return UPCONV_OK;
 }

@@ -308,6 +308,8 @@ def test_plan_for_an_architecture(fake_compiler):
     assert "\n#define TAPS 9\n" in source
     assert "upconv_value1" in source and "pack_weights" in source
     fails("plan", text, "--device", "cuda:sm_60", says="sm_75 or later")
+    far = "ci4 co4 in200x200 k3 d150 p150"
+    fails("plan", far, "--device", "cuda:sm_90a", says=["cuda-ffma", "does not fit shared memory"])
 
 
 def test_source_needs_an_architecture(model):
