@@ -318,6 +318,17 @@ static void lanes_that_meet(void) {
               (const char *const[]){"#define RUN 4", "#define LANES_MEET 0", NULL});
 }
 
+/* What follows the convolution is unrolled for every sum of a thread only where it is short. */
+static void long_tails_once(void) {
+  const char *const candidate[] = {"cuda-phase", "cuda-panel"};
+  for (int i = 0; i < 2; i++) {
+    check_lines("n2 ci64 co32 in16x16x16 k2 s2 math=tf32 | leaky_relu 0.1 | mul @m", candidate[i],
+                (const char *const[]){"#define ROLLED 0", NULL});
+    check_lines("n2 ci64 co32 in16x16x16 k2 s2 math=tf32 | gelu", candidate[i],
+                (const char *const[]){"#define ROLLED 1", NULL});
+  }
+}
+
 /* Long runs of the result are copied as a whole; short ones by warps. */
 static void long_runs(void) {
   check_lines("n1 ci2 co4 in150x400 k2 s2 bias math=tf32 | relu", "cuda-flat",
@@ -637,6 +648,7 @@ int main(int argc, char **argv) {
       {"residues_as_rows", residues_as_rows},
       {"channels_as_rows", channels_as_rows},
       {"lanes_that_meet", lanes_that_meet},
+      {"long_tails_once", long_tails_once},
       {"long_runs", long_runs},
       {"teams_and_copies", teams_and_copies},
       {"channels_beyond", channels_beyond},

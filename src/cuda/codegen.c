@@ -9,6 +9,7 @@
 #include "../status.h"
 #include "emit.h"
 #include "shape.h"
+#include "work.h"
 
 upconv_status uc_cuda_text(void (*write)(uc_text *text, const uc_cuda_engine *engine,
                                          void *argument),
@@ -89,6 +90,13 @@ static void emit_inner_defines(uc_text *text, const uc_cuda_engine *e, const uc_
   }
 }
 
+/* Whether what follows the convolution is so long that its code is to exist once: unrolled for every sum of a thread it takes the
+   compiler tens of seconds, and the device to fetch it as well. */
+static bool has_long_tail(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  enum { LONG = 24 };
+  return uc_cuda_tail_instructions(e, k) > LONG;
+}
+
 static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const upconv_problem *p = &e->lowered->conv;
   uc_cuda_emit_define(text, "CI", e->group_in);
@@ -119,6 +127,7 @@ static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_c
   uc_cuda_emit_define(text, "STRIP", k->strip);
   uc_cuda_emit_define(text, "RUN", run_length(k, type));
   uc_cuda_emit_define(text, "LANES_MEET", lanes_meet(k, type));
+  if (k->phase || k->panel) uc_cuda_emit_define(text, "ROLLED", has_long_tail(e, k));
   uc_cuda_emit_define(text, "EC", k->chunk);
   uc_cuda_emit_define(text, "TAPS", k->tap_count);
   uc_cuda_emit_define(text, "STATIC_TAPS", k->static_taps);
@@ -330,14 +339,15 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
         *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve", NULL},
         *const gemm_sync[] = {"gemm", "gemm_mma", "gemm_rows", NULL},
         *const gemm_fours[] = {"gemm", "barrier", "gemm_wgmma", "gemm_rows", NULL},
-        *const direct[] = {"barrier", "matrix",   "pair",         "phase",       "phase_direct",
-                           "word",    "position", "phase_bounds", "phase_fused", NULL},
-        *const rows[] = {"barrier", "matrix",   "pair",         "phase",       "run", "phase_rows",
-                         "word",    "position", "phase_bounds", "phase_fused", NULL},
-        *const panels[] = {"barrier",      "matrix",      "pair",        "panel",
+        *const direct[] = {"barrier",      "matrix",       "pair", "phase",
+                           "rolled",       "phase_direct", "word", "position",
+                           "phase_bounds", "phase_fused",  NULL},
+        *const rows[] = {"barrier",    "matrix", "pair",     "phase",        "rolled",      "run",
+                         "phase_rows", "word",   "position", "phase_bounds", "phase_fused", NULL},
+        *const panels[] = {"barrier",      "matrix",      "pair",        "panel", "rolled",
                            "panel_direct", "panel_fused", "panel_units", NULL},
-        *const panel_rows[] = {"barrier",    "matrix",      "pair",        "panel", "run",
-                               "panel_rows", "panel_fused", "panel_units", NULL};
+        *const panel_rows[] = {"barrier", "matrix",     "pair",        "panel",       "rolled",
+                               "run",     "panel_rows", "panel_fused", "panel_units", NULL};
     const char *const mma[] = {
         "word",  "mma",          k->wgmma ? "mma_warpgroup" : "mma_sync", "position",
         "stage", "mma_convolve", k->prefetch ? "prefetch" : NULL,         NULL};

@@ -70,6 +70,14 @@ static double op_instructions(upconv_op_kind kind) {
   }
 }
 
+double uc_cuda_tail_instructions(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  double sum = 0;
+  for (int i = 0; i < k->pass->step_count; i++)
+    if (k->pass->step[i].kind == UC_STEP_OP)
+      sum += op_instructions(e->lowered->tail->op[k->pass->step[i].op].kind);
+  return sum;
+}
+
 static int tensor_operands(const upconv_op *op) {
   int count = 0;
   for (int i = 0; i < UPCONV_MAX_OPERANDS; i++)

@@ -28,6 +28,9 @@ typedef struct uc_cuda_work {
       calls; /* cuda-gemm: of the depth; of the code that finishes a cell of one channel */
 } uc_cuda_work;
 
+/* Instructions of the operators of a pass for one output, those before a pool counted once. */
+double uc_cuda_tail_instructions(const uc_cuda_engine *engine, const uc_cuda_kernel *kernel);
+
 /* shape: of every value at the nominal sizes. */
 void uc_cuda_count_work(const uc_cuda_engine *engine, const uc_cuda_kernel *kernel,
                         const int64_t (*shape)[UC_RANK], uc_cuda_work *work);

@@ -62,7 +62,7 @@ __device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, int r
 }
 
 // smem: where the warps' memory begins. Where the tail reads no tensor, cells that y does not hold are finished too: they have room.
-__device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int rg, const Team &team, const Sums &sums, float *smem) {
+__device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int rg, const Team &team, Sums &sums, float *smem) {
   char *const stage = (char *)smem + threadIdx.x / 32 * WARP_BYTES;
   const int lane = threadIdx.x % 32, own = first_row(tile, team);
   int first = team.position;
@@ -74,8 +74,14 @@ __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int
 #pragma unroll
     for (int round = 0; round < ROUNDS; round++) {
       const int position = first + round * ROUND_POSITIONS, left = GROUPS - round * ROUND_RUNS;
+#if ROLLED
+#pragma unroll 1
+#else
 #pragma unroll
-      for (int group = round * ROUND_RUNS; group < GROUPS && group < (round + 1) * ROUND_RUNS; group++) {
+#endif
+      for (int run = 0; run < ROUND_RUNS; run++) {
+        const int group = round * ROUND_RUNS + run;
+        if (group >= GROUPS) break;
         const int at = first + group * 8 + lane % 4 * 2, row = at / XW;
         const Cell cell = cell_at(a, tile, at);
         const RowOfTile r = row_of_tile(a, tile, rg, row);
@@ -83,7 +89,8 @@ __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int
         here.n += cell.sample;
         here.y = stage + (lane / 4 * ROW_PITCH + place_of_row(position, row, y + r.at * size_of(Y_TYPE))) * size_of(Y_TYPE);
         here.width = width_at(here.y);
-        finish_pair<!TAIL_READS>(a, here, f, cell, rg, sums, group * 4 + half * 2);
+        finish_pair<!TAIL_READS>(a, here, f, cell, rg, sums, place_of_group(group) * 4 + half * 2);
+        roll(sums, 0, HELD);
       }
       __syncwarp();
       copy_rows(a, tile, rg, own - lane / 4 + half * 8, position, (left < ROUND_RUNS ? left : ROUND_RUNS) * 8, stage);
