@@ -2,8 +2,8 @@
 // labels: compile
 // timeout: 900
 /*
- * Kernels of plain operations compile: every function, type and kind for one architecture, and in turns for the others. No
- * GPU is needed, only NVRTC.
+ * Kernels of plain operations compile: every function, type and kind for one architecture, and in turns for the others, where
+ * functions are those of one type. No GPU is needed, only NVRTC.
  *
  * UPCONV_REQUIRE_NVRTC: a machine without NVRTC, or one whose NVRTC does not know them all, fails instead of skipping.
  */
@@ -78,12 +78,15 @@ static uc_plain_view cube(uc_plain_dtype dtype) {
   return (uc_plain_view){.dtype = dtype, .rank = 3, .shape = {2, 3, 4}, .stride = {12, 4, 1}};
 }
 
-static void compile_fn(uc_plain_fn fn, uc_plain_dtype in, uc_plain_dtype out) {
+static void compile_fn(uc_plain_fn fn, uc_plain_dtype in, uc_plain_dtype out, bool everywhere) {
   uc_plain_op op = {.kind = UC_PLAIN_ELEMENTWISE, .fn = fn, .out = cube(out)};
   for (int k = 0; k < uc_plain_fn_operands(fn); k++) op.in[k] = cube(in);
   if (fn == UC_PLAIN_WHERE) op.in[0].dtype = UC_PLAIN_BOOL;
   if (fn == UC_PLAIN_CLIP && turn % 2) op.in[1].dtype = UC_PLAIN_NONE;
-  compile(&op);
+  if (everywhere)
+    compile(&op);
+  else
+    compile_for(MAIN, &op);
 }
 
 static void functions_compile(void) {
@@ -91,11 +94,11 @@ static void functions_compile(void) {
     bool compares = fn >= UC_PLAIN_EQUAL && fn <= UC_PLAIN_LESS_EQUAL;
     for (int d = 0; d < 3; d++) {
       uc_plain_dtype dtype = floats[d < 2 ? d : 2 + fn % 2];
-      compile_fn((uc_plain_fn)fn, dtype, compares ? UC_PLAIN_BOOL : dtype);
+      compile_fn((uc_plain_fn)fn, dtype, compares ? UC_PLAIN_BOOL : dtype, d == 0);
     }
     if (!uc_plain_fn_has_int((uc_plain_fn)fn)) continue;
     uc_plain_dtype dtype = (uc_plain_dtype)(UC_PLAIN_I8 + fn % 9);
-    compile_fn((uc_plain_fn)fn, dtype, compares ? UC_PLAIN_BOOL : dtype);
+    compile_fn((uc_plain_fn)fn, dtype, compares ? UC_PLAIN_BOOL : dtype, false);
   }
 }
 
