@@ -50,11 +50,15 @@ static int64_t run_length(const uc_cuda_kernel *k, upconv_dtype type) {
   return run;
 }
 
+/* Whether finished rows meet in shared memory first. */
+static bool stages_rows(const uc_cuda_kernel *k) {
+  return (k->phase && k->phases.row_pitch > 0) || (k->panel && k->panels.row_pitch > 0);
+}
+
 /* Whether lanes can exchange halves of runs: those of four lanes lie side by side. */
 static bool lanes_meet(const uc_cuda_kernel *k, upconv_dtype type) {
-  bool together = k->panel ? k->panels.whole_runs && k->panels.row_pitch == 0
-                           : k->phase && k->phases.row_pitch == 0;
-  return together && row_length(k) == 4 && run_length(k, type) == 4;
+  bool together = k->phase || (k->panel && k->panels.whole_runs);
+  return together && !stages_rows(k) && row_length(k) == 4 && run_length(k, type) == 4;
 }
 
 /* What the inner product alone needs. */
@@ -137,7 +141,7 @@ static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_c
   if (!k->flat) uc_cuda_emit_define(text, "PREFETCH", k->prefetch);
   uc_cuda_emit_define(text, "RESIDENT_WEIGHTS", k->resident);
   uc_cuda_emit_define(text, "SAMPLES", k->samples);
-  uc_cuda_emit_define(text, "RESIDUE_BLOCKS", uc_cuda_splits_residues(k) ? k->residue_groups : 1);
+  uc_cuda_emit_define(text, "RESIDUE_BLOCKS", uc_cuda_many_channels(k) ? k->residue_groups : 1);
   emit_inner_defines(text, e, k);
 }
 
@@ -205,7 +209,7 @@ static void emit_args(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
 
 /* Tables of unrolled loops vanish; what a loop reads by its counter is best kept in constant memory. */
 static const char *table_space(const uc_cuda_kernel *k) {
-  return uc_cuda_splits_residues(k) ? "__constant__" : "__device__";
+  return uc_cuda_many_channels(k) ? "__constant__" : "__device__";
 }
 
 void uc_cuda_emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name,
@@ -219,7 +223,7 @@ void uc_cuda_emit_table(uc_text *text, const uc_cuda_kernel *k, const char *name
 int64_t uc_cuda_tap_offset(const uc_cuda_kernel *k, const uc_cuda_tap *tap) {
   int64_t base[UC_AXES];
   memcpy(base, k->x_base, sizeof base);
-  if (uc_cuda_splits_residues(k)) uc_cuda_gemm_base(k, tap->residue / k->rt, base);
+  if (uc_cuda_many_channels(k)) uc_cuda_gemm_base(k, tap->residue / k->rt, base);
   int64_t row = k->x_row ? k->x_row : k->x_size[2];
   int64_t plane = k->x_row ? k->x_plane : k->x_size[1] * row;
   return (tap->delta[0] - base[0]) * plane + (tap->delta[1] - base[1]) * row + tap->delta[2] -
@@ -291,8 +295,7 @@ static void emit_taps(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kern
 /* Where results are put first. */
 static const char *output_of(const uc_cuda_kernel *k) {
   if (k->flat) return "output_staged";
-  bool rows = (k->phase && k->phases.row_pitch > 0) || (k->panel && k->panels.row_pitch > 0);
-  return rows ? "output_row" : "output";
+  return stages_rows(k) ? "output_row" : "output";
 }
 
 static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument) {
@@ -352,8 +355,8 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
         "word",  "mma",          k->wgmma ? "mma_warpgroup" : "mma_sync", "position",
         "stage", "mma_convolve", k->prefetch ? "prefetch" : NULL,         NULL};
     const char *const *file = k->mma         ? mma
-                              : k->phase     ? (k->phases.row_pitch > 0 ? rows : direct)
-                              : k->panel     ? (k->panels.row_pitch > 0 ? panel_rows : panels)
+                              : k->phase     ? (stages_rows(k) ? rows : direct)
+                              : k->panel     ? (stages_rows(k) ? panel_rows : panels)
                               : k->gemm      ? (k->wgmma ? gemm_fours : gemm_sync)
                               : k->depthwise ? depthwise
                                              : ffma;

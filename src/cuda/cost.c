@@ -30,7 +30,7 @@ static double finishing_factor(const uc_cuda_kernel *k) {
   if (!k->fused) return 1;
   if (k->gemm) return 1.03;
   if (k->mma) return 3;
-  if (k->phase || k->panel) return 2;
+  if (k->phase) return 2;
   if (k->depthwise) return 0.7;
   return k->flat ? 1.25 : 0.8;
 }

@@ -249,7 +249,7 @@ static inline bool uc_cuda_maps_x(const uc_cuda_kernel *k) {
   return (k->gemm && k->wgmma) || k->panel;
 }
 
-/* Whether blocks are of one group of residues each. */
-static inline bool uc_cuda_splits_residues(const uc_cuda_kernel *k) { return k->gemm || k->panel; }
+/* Whether blocks are of one group of residues each, and x comes in an order of their own, from a kernel before. */
+static inline bool uc_cuda_many_channels(const uc_cuda_kernel *k) { return k->gemm || k->panel; }
 
 #endif

@@ -35,7 +35,7 @@ static int64_t whole_grid(const run *r, const uc_cuda_kernel *k, int a) {
 
 static const uc_cuda_kernel *rows_kernel(const uc_cuda_engine *e) {
   for (int i = 0; i < e->kernel_count; i++)
-    if (e->kernel[i].gemm || e->kernel[i].panel) return &e->kernel[i];
+    if (uc_cuda_many_channels(&e->kernel[i])) return &e->kernel[i];
   return NULL;
 }
 
@@ -174,7 +174,7 @@ static int64_t channel_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k) 
 
 /* Blocks that a tile is split into. */
 static int64_t kinds(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  return channel_blocks(e, k) * (uc_cuda_splits_residues(k) ? k->residue_groups : 1);
+  return channel_blocks(e, k) * (uc_cuda_many_channels(k) ? k->residue_groups : 1);
 }
 
 /* Blocks of a fused pass go over many tiles; there is a multiple of those of one tile. */
@@ -209,8 +209,8 @@ static upconv_status launch_pass(const run *r, const uc_cuda_kernel *k) {
   uc_cuda_arguments a = {.length = 0};
   upconv_tensor y = kept_view(r, k->pass->result);
   uc_cuda_row_view rows = {0};
-  bool by_rows = k->gemm || k->panel, made = false;
-  upconv_status status = by_rows ? find_rows(r, k, &rows, &made) : UPCONV_OK;
+  bool made = false;
+  upconv_status status = uc_cuda_many_channels(k) ? find_rows(r, k, &rows, &made) : UPCONV_OK;
   if (status == UPCONV_OK && uc_cuda_maps_x(k)) status = uc_cuda_put_map(r->e, k, call, &rows, &a);
   uc_cuda_put_view(&a, &call->x, false);
   uc_cuda_put_view(&a, &y, false);

@@ -105,7 +105,7 @@ static upconv_status load_kernel(const uc_cuda_engine *e, const uc_cuda_device *
   if (status == UPCONV_OK) status = prepare(device->driver, k);
   char name[48];
   snprintf(name, sizeof name, "%s_rows", k->name);
-  if (status == UPCONV_OK && (k->gemm || k->panel))
+  if (status == UPCONV_OK && uc_cuda_many_channels(k))
     status = find(device->driver, k->module, name, &k->rows);
   if (status != UPCONV_OK || k->pass->reduce_op < 0) return status;
   snprintf(name, sizeof name, "%s_combine", k->name);

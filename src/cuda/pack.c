@@ -274,9 +274,12 @@ static void emit_weight(uc_text *text, const uc_cuda_engine *e) {
               (long long)s[0].kernel, (long long)s[1].kernel, (long long)s[2].kernel);
 }
 
-static const uc_cuda_kernel *wide_kernel(const uc_cuda_engine *e) {
-  for (int i = 0; i < e->kernel_count; i++)
-    if (e->kernel[i].wide) return &e->kernel[i];
+/* The kernel in whose own order weights are packed: one whose residues are columns, or are rows, or channels are; NULL: none. */
+static const uc_cuda_kernel *ordering_kernel(const uc_cuda_engine *e) {
+  for (int i = 0; i < e->kernel_count; i++) {
+    const uc_cuda_kernel *k = &e->kernel[i];
+    if (k->wide || k->phase || k->panel) return k;
+  }
   return NULL;
 }
 
@@ -296,18 +299,6 @@ static void emit_columns(uc_text *text, const uc_cuda_kernel *k) {
     uc_text_add(text, "}");
   }
   uc_text_add(text, "};\n");
-}
-
-static const uc_cuda_kernel *panel_kernel(const uc_cuda_engine *e) {
-  for (int i = 0; i < e->kernel_count; i++)
-    if (e->kernel[i].panel) return &e->kernel[i];
-  return NULL;
-}
-
-static const uc_cuda_kernel *phase_kernel(const uc_cuda_engine *e) {
-  for (int i = 0; i < e->kernel_count; i++)
-    if (e->kernel[i].phase) return &e->kernel[i];
-  return NULL;
 }
 
 static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
@@ -341,13 +332,13 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
                 "SCALES_SUMS %d\n#define WEIGHT_TAPS %lld\n",
                 uc_cuda_type_name(e->word), (long long)e->step_words, e->core_order, e->scales_sums,
                 (long long)e->weight_taps);
-  const uc_cuda_kernel *wide = wide_kernel(e);
-  uc_text_add(text, "#define WIDE %d\n", wide != NULL);
-  if (wide) emit_columns(text, wide);
-  uc_cuda_emit_define(text, "PANELS", e->phase);
-  uc_cuda_emit_define(text, "STAGED", e->panel);
-  if (panel_kernel(e)) uc_cuda_emit_panel_packing(text, panel_kernel(e));
-  if (phase_kernel(e)) uc_cuda_emit_phase_packing(text, phase_kernel(e));
+  const uc_cuda_kernel *k = ordering_kernel(e);
+  uc_cuda_emit_define(text, "WIDE", k && k->wide);
+  if (k && k->wide) emit_columns(text, k);
+  uc_cuda_emit_define(text, "PANELS", k && k->phase);
+  uc_cuda_emit_define(text, "STAGED", k && k->panel);
+  if (k && k->panel) uc_cuda_emit_panel_packing(text, k);
+  if (k && k->phase) uc_cuda_emit_phase_packing(text, k);
   uc_text_add(text, "%s", uc_cuda_embedded("pack"));
   emit_params(text, e);
   emit_weight(text, e);

@@ -112,38 +112,44 @@ int64_t uc_cuda_first_sample(const upconv_tensor *x) {
   return is_empty(x) ? -(1 << 20) : x->offset[0];
 }
 
+/* Dense elements of a type, units of 16 bytes permuted or not; zeros outside. Of an empty x, it is of something else. */
+static upconv_status put_map(const uc_cuda_engine *e, const uc_call *call,
+                             const uc_cuda_row_view *v, int type, int swizzle,
+                             const uint64_t dims[5], const uint64_t strides[4],
+                             const unsigned box[5], uc_cuda_arguments *a) {
+  const uc_cuda_driver *d = e->context->device->driver;
+  const void *origin = is_empty(&call->x) ? call->packed : (const void *)(intptr_t)v->origin;
+  const unsigned steps[5] = {1, 1, 1, 1, 1};
+  uc_cuda_tensor_map map;
+  upconv_status status = uc_cuda_check(
+      d,
+      d->cuTensorMapEncodeTiled(&map, type, 5, origin, dims, strides, box, steps, UC_MAP_DENSE,
+                                swizzle, UC_MAP_FETCH_128, UC_MAP_ZEROS),
+      "a map of x");
+  uc_cuda_put(a, &map, sizeof map);
+  return status;
+}
+
 /* Axes of the units from the innermost: halves of units along W, H, D, N, units of all channels. */
 static upconv_status put_unit_map(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                                   const uc_call *call, const uc_cuda_row_view *v,
                                   uc_cuda_arguments *a) {
-  const uc_cuda_driver *d = e->context->device->driver;
   const upconv_tensor *x = &call->x;
-  const void *origin = is_empty(x) ? call->packed : (const void *)(intptr_t)v->origin;
   uint64_t dims[5] = {2, 1, 1, 1, 1}, strides[4], stride = 8;
   for (int i = 0; i < 4 && !is_empty(x); i++)
     dims[i] = (uint64_t)(i == 0 ? 2 * x->shape[4] : x->shape[i < 3 ? 4 - i : 0]);
   if (!is_empty(x)) dims[4] = (uint64_t)units_of(e, k);
   for (int i = 0; i < 4; i++) strides[i] = stride *= dims[i];
   const unsigned box[5] = {2 * (unsigned)k->x_size[2], (unsigned)k->x_size[1],
-                           (unsigned)k->x_size[0], (unsigned)k->samples, (unsigned)k->panels.quads},
-                 steps[5] = {1, 1, 1, 1, 1};
-  uc_cuda_tensor_map map;
-  upconv_status status = uc_cuda_check(
-      d,
-      d->cuTensorMapEncodeTiled(&map, UC_MAP_U64, 5, origin, dims, strides, box, steps,
-                                UC_MAP_DENSE, UC_MAP_PLAIN, UC_MAP_FETCH_128, UC_MAP_ZEROS),
-      "a map of x");
-  uc_cuda_put(a, &map, sizeof map);
-  return status;
+                           (unsigned)k->x_size[0], (unsigned)k->samples, (unsigned)k->panels.quads};
+  return put_map(e, call, v, UC_MAP_U64, UC_MAP_PLAIN, dims, strides, box, a);
 }
 
 /* Axes of the rows from the innermost: words, W, H, D, N. */
 static upconv_status put_row_map(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                                  const uc_call *call, const uc_cuda_row_view *v,
                                  uc_cuda_arguments *a) {
-  const uc_cuda_driver *d = e->context->device->driver;
   const upconv_tensor *x = &call->x;
-  const void *origin = is_empty(x) ? call->packed : (const void *)(intptr_t)v->origin;
   uint64_t dims[5] = {(uint64_t)v->words, 1, 1, 1, 1};
   for (int i = 0; i < 4 && !is_empty(x); i++) dims[i + 1] = (uint64_t)x->shape[i < 3 ? 4 - i : 0];
   const int order[4] = {5, 4, 3, 0};
@@ -151,16 +157,8 @@ static upconv_status put_row_map(const uc_cuda_engine *e, const uc_cuda_kernel *
   for (int i = 0; i < 4; i++) /* of a single element: any that is allowed */
     strides[i] = dims[i + 1] > 1 ? (uint64_t)v->stride[order[i]] : i > 0 ? strides[i - 1] : 16;
   const unsigned box[5] = {ROW_BYTES / 4, (unsigned)k->x_size[2], (unsigned)k->x_size[1],
-                           (unsigned)k->x_size[0], (unsigned)k->samples},
-                 steps[5] = {1, 1, 1, 1, 1};
-  uc_cuda_tensor_map map;
-  upconv_status status = uc_cuda_check(
-      d,
-      d->cuTensorMapEncodeTiled(&map, UC_MAP_U32, 5, origin, dims, strides, box, steps,
-                                UC_MAP_DENSE, UC_MAP_SWIZZLE_128, UC_MAP_FETCH_128, UC_MAP_ZEROS),
-      "a map of x");
-  uc_cuda_put(a, &map, sizeof map);
-  return status;
+                           (unsigned)k->x_size[0], (unsigned)k->samples};
+  return put_map(e, call, v, UC_MAP_U32, UC_MAP_SWIZZLE_128, dims, strides, box, a);
 }
 
 upconv_status uc_cuda_put_map(const uc_cuda_engine *e, const uc_cuda_kernel *k, const uc_call *call,

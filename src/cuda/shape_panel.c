@@ -24,6 +24,7 @@ enum {
   KEPT_REGISTERS = 40,
   TAKEN_REGISTERS = 232,
   MOST_HELD = 8,
+  BUFFERS = 2, /* of the halo tile */
   LEAST_QUADS = 2,
   MOST_QUADS = 16, /* of a chunk */
   LEAST_STAGES = 3,
@@ -51,7 +52,7 @@ static const double OF_PIECES = 18, OF_ELEMENTS = 56;
 static const double OVERLAP = 8;
 
 typedef struct tiling {
-  int64_t held, groups, teams_m, teams_n, quads, stages, buffers, crews;
+  int64_t held, groups, teams_m, teams_n, quads, stages, crews;
   bool by_rows;                           /* runs are one row apart, else neighbours */
   int64_t cells[UC_AXES], samples, width; /* width: positions of a row */
   int64_t parts, part[UC_CUDA_PANEL_PARTS];
@@ -152,7 +153,7 @@ static int64_t rows_bytes(const setting *s, const tiling *t) {
 }
 
 static int64_t shared_bytes(const setting *s, const tiling *t) {
-  return t->buffers * x_bytes(s, t) + t->stages * stage_bytes(t) + BARRIER_BYTES + rows_bytes(s, t);
+  return BUFFERS * x_bytes(s, t) + t->stages * stage_bytes(t) + BARRIER_BYTES + rows_bytes(s, t);
 }
 
 /* Columns that are no cells may lie behind the halo tile: still within what the block has. */
@@ -169,9 +170,8 @@ static bool fit(const setting *s, tiling *t) {
   if (2 * t->width > MOST_COPIED || t->samples > MOST_COPIED) return false;
   if (t->cells[0] + span[0] > MOST_COPIED || t->cells[1] + span[1] > MOST_COPIED) return false;
   if (!cover(s, t)) return false;
-  t->buffers = 2;
   int64_t left =
-      s->e->target.shared_bytes - BARRIER_BYTES - t->buffers * x_bytes(s, t) - rows_bytes(s, t);
+      s->e->target.shared_bytes - BARRIER_BYTES - BUFFERS * x_bytes(s, t) - rows_bytes(s, t);
   t->stages = uc_min(MOST_STAGES, left / stage_bytes(t));
   return t->stages >= LEAST_STAGES && reads_inside(s, t);
 }
@@ -256,7 +256,7 @@ static bool can_stage_rows(const setting *s, const tiling *t) {
 
 /* A box of cells: whose channels, and how many at once. */
 static void try_box(const setting *s, tiling *t, tiling *best) {
-  if (2 * LEAST_QUADS * UNIT_BYTES * positions(s, t) > s->e->target.shared_bytes) return;
+  if (BUFFERS * LEAST_QUADS * UNIT_BYTES * positions(s, t) > s->e->target.shared_bytes) return;
   if (!find_groups(s, t)) return;
   for (t->teams_m = 1; t->teams_m * t->teams_n <= MOST_TEAMS; t->teams_m++) {
     if (t->teams_m > 1 && s->e->group_out <= PANEL) break;
@@ -382,7 +382,7 @@ static void settle(uc_cuda_kernel *k, const setting *s, const tiling *t) {
   k->chunks = uc_ceil_div(s->units, t->quads);
   k->chunk = s->e->group_in;
   k->stages = t->stages;
-  k->x_buffers = t->buffers;
+  k->x_buffers = BUFFERS;
   k->strip = 2;
   k->wgmma = true;
   k->resident = true; /* blocks go over many jobs */

@@ -133,7 +133,7 @@ static double channel_blocks(const counting *c) {
 
 static void count_tiles(counting *c) {
   const uc_cuda_kernel *k = c->k;
-  double tiles = channel_blocks(c) * (double)(uc_cuda_splits_residues(k) ? k->residue_groups : 1) *
+  double tiles = channel_blocks(c) * (double)(k->gemm ? k->residue_groups : 1) *
                  (double)uc_ceil_div(uc_max(1, c->target[0]), k->samples);
   for (int a = 0; a < UC_AXES; a++)
     tiles *= (double)uc_ceil_div(uc_max(1, c->target[a + 2]) + uc_cuda_before_first(k, a),
