@@ -55,10 +55,59 @@ static bool stages_rows(const uc_cuda_kernel *k) {
   return (k->phase && k->phases.row_pitch > 0) || (k->panel && k->panels.row_pitch > 0);
 }
 
+/* The value whose tiles a pass goes over, and its shape. */
+static void target_shape(const uc_cuda_engine *e, const uc_cuda_kernel *k,
+                         int64_t target[UC_RANK]) {
+  int64_t shape[UC_CUDA_MAX_VALUES + 1][UC_RANK];
+  memset(target, 0, sizeof shape[0]);
+  if (uc_lowered_nominal_shapes(e->lowered, shape) != UPCONV_OK) return;
+  memcpy(target, shape[k->pass->result], sizeof shape[0]);
+}
+
+/* How a run along W can be stored, for the plan's own extents: 2, as a whole; 1, in halves; 0, element by element. */
+static int nominal_width(const uc_cuda_engine *e, const uc_cuda_kernel *k, upconv_dtype type) {
+  bool last = k->pass->result == e->program.value_count - 1;
+  if (last && e->lowered->source.y_layout == UPCONV_CHANNELS_LAST) return 0;
+  int64_t shape[UC_RANK], run = run_length(k, type);
+  target_shape(e, k, shape);
+  return shape[4] % run == 0 ? 2 : shape[4] % uc_max(1, run / 2) == 0 ? 1 : 0;
+}
+
 /* Whether lanes can exchange halves of runs: those of four lanes lie side by side. */
-static bool lanes_meet(const uc_cuda_kernel *k, upconv_dtype type) {
+static bool lanes_meet(const uc_cuda_engine *e, const uc_cuda_kernel *k, upconv_dtype type) {
   bool together = k->phase || (k->panel && k->panels.whole_runs);
-  return together && !stages_rows(k) && row_length(k) == 4 && run_length(k, type) == 4;
+  return together && !stages_rows(k) && row_length(k) == 4 && run_length(k, type) == 4 &&
+         nominal_width(e, k, type) == 1;
+}
+
+/* Whether there are tiles of which y, of the plan's own extents, holds a part only. */
+static bool has_borders(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  int64_t shape[UC_RANK];
+  target_shape(e, k, shape);
+  bool borders = shape[0] % k->samples != 0;
+  for (int a = 0; a < UC_AXES; a++) {
+    int64_t base = k->pool >= 0 ? 0 : k->base[a];
+    int64_t tile = k->cells[a] * (k->pool >= 0 ? 1 : k->residues[a]);
+    borders = borders || base != 0 || shape[a + 2] % tile != 0;
+  }
+  return borders;
+}
+
+/* Whether what follows the convolution is so long that its code is to exist once: unrolled for every sum of a thread it takes the
+   compiler tens of seconds, and the device to fetch it as well. */
+static bool has_long_tail(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  enum { LONG = 24 };
+  return uc_cuda_tail_instructions(e, k) > LONG;
+}
+
+/* Of the candidates whose threads have two cells side by side, and finish only tiles of the plan's own extents fast. */
+static void emit_pair_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k,
+                              upconv_dtype type) {
+  static const char *const width[] = {"APART", "HALVES", "WHOLE"};
+  uc_text_add(text, "#define WIDTH %s\n", width[nominal_width(e, k, type)]);
+  uc_cuda_emit_define(text, "LANES_MEET", lanes_meet(e, k, type));
+  uc_cuda_emit_define(text, "BORDERS", has_borders(e, k));
+  uc_cuda_emit_define(text, "ROLLED", has_long_tail(e, k));
 }
 
 /* What the inner product alone needs. */
@@ -94,13 +143,6 @@ static void emit_inner_defines(uc_text *text, const uc_cuda_engine *e, const uc_
   }
 }
 
-/* Whether what follows the convolution is so long that its code is to exist once: unrolled for every sum of a thread it takes the
-   compiler tens of seconds, and the device to fetch it as well. */
-static bool has_long_tail(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  enum { LONG = 24 };
-  return uc_cuda_tail_instructions(e, k) > LONG;
-}
-
 static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const upconv_problem *p = &e->lowered->conv;
   uc_cuda_emit_define(text, "CI", e->group_in);
@@ -130,8 +172,8 @@ static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_c
   uc_cuda_emit_define(text, "POSITIONS_AT", k->positions_at);
   uc_cuda_emit_define(text, "STRIP", k->strip);
   uc_cuda_emit_define(text, "RUN", run_length(k, type));
-  uc_cuda_emit_define(text, "LANES_MEET", lanes_meet(k, type));
-  if (k->phase || k->panel) uc_cuda_emit_define(text, "ROLLED", has_long_tail(e, k));
+  uc_cuda_emit_define(text, "CELLS_LIVE", k->phase || k->panel);
+  if (k->phase || k->panel) emit_pair_defines(text, e, k, type);
   uc_cuda_emit_define(text, "EC", k->chunk);
   uc_cuda_emit_define(text, "TAPS", k->tap_count);
   uc_cuda_emit_define(text, "STATIC_TAPS", k->static_taps);

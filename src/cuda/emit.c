@@ -180,16 +180,17 @@ static void fused_steps(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
   }
 }
 
-/* INSIDE: all outputs of the tile are stored, so that no coordinate is compared. */
+/* INSIDE: no output's coordinates are compared, for all of the tile is stored or `live` tells what is. RUNS: neighbours along W are
+   stored together, else output by output. */
 static void finish_head(uc_text *text, const char *comment) {
   uc_text_add(text,
               "\n// %s\n"
-              "template <bool INSIDE>\n"
+              "template <bool INSIDE, bool RUNS = INSIDE>\n"
               "__device__ __forceinline__ void finish(const Args &a, const Tile &tile, int rg, "
-              "bool live, int c, int jd, int jh,\n"
+              "Live live, int c, int jd, int jh,\n"
               "                                       int jw, const float (&cell)[STRIP * RT]) {\n"
               "  const int n = tile.n, qd = tile.qd + jd, qh = tile.qh + jh, qw = tile.qw + jw;\n"
-              "  const bool in_c = live & channel_stored<INSIDE>(a, c);\n"
+              "  const Live in_c = channel_stored<INSIDE>(a, c) ? live : (Live)0;\n"
               "  char *const y = output_of(a, tile, c);\n",
               comment);
 }
@@ -206,8 +207,8 @@ static void emit_unpooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel
       "    const int d = qd * R0 + BASE0 + rr / (R1 * R2), h = qh * R1 + BASE1 + r1;\n"
       "    const int at = output_at(a, tile, jd * R0 + rr / (R1 * R2), jh * R1 + r1, jw * R2 + "
       "r2);\n"
-      "    const bool in_row = in_c & (INSIDE | ((d >= a.y_begin[2]) & (d < a.y_end[2]) &\n"
-      "                                          (h >= a.y_begin[3]) & (h < a.y_end[3])));\n"
+      "    const bool in_row = INSIDE | ((d >= a.y_begin[2]) & (d < a.y_end[2]) &\n"
+      "                                  (h >= a.y_begin[3]) & (h < a.y_end[3]));\n"
       "#pragma unroll\n"
       "    for (int i0 = 0; i0 < STRIP * ROW; i0 += RUN) {\n"
       "      float run[RUN];\n"
@@ -215,21 +216,22 @@ static void emit_unpooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel
       "      for (int i = 0; i < RUN; i++) {\n"
       "        const int q = (i0 + i) / ROW, r = (i0 + i) %% ROW, w = (qw + q) * R2 + BASE2 + r2 + "
       "r;\n"
-      "        const bool in = in_row & (INSIDE | ((w >= a.y_begin[4]) & (w < a.y_end[4])));\n"
+      "        const bool in = lives(in_c, q) & in_row & (INSIDE | ((w >= a.y_begin[4]) & (w < "
+      "a.y_end[4])));\n"
       "        const float v0 = cell[q * RT + r0 + r];\n");
   fused_steps(text, e, k, 0, k->pass->step_count, true, "d, h, w", "        ");
-  uc_text_add(
-      text,
-      "        run[i] = v%d;\n"
-      "        if (!INSIDE && in) store_at<Y_TYPE>(y, at + (q * R2 + r) * output_step(a), "
-      "run[i]);\n"
-      "      }\n"
-      "      if (INSIDE) store_finished(a, tile, in_c, y, at + (i0 / ROW * R2 + i0 %% ROW) * "
-      "output_step(a), run);\n"
-      "    }\n"
-      "  }\n"
-      "}\n",
-      value);
+  uc_text_add(text,
+              "        run[i] = v%d;\n"
+              "        if (!RUNS && in) store_at<Y_TYPE>(y, at + (q * R2 + r) * output_step(a), "
+              "run[i]);\n"
+              "      }\n"
+              "      if (RUNS) store_finished<ROW>(a, tile, in_c, i0, y, at + (i0 / ROW * R2 + i0 "
+              "%% ROW) * "
+              "output_step(a), run);\n"
+              "    }\n"
+              "  }\n"
+              "}\n",
+              value);
 }
 
 /* How the pooling operator starts, adds an element v, and ends. */
@@ -283,10 +285,9 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
   snprintf(add, sizeof add, pool_add(k, op->kind), element);
   finish_head(text, "What follows the convolution, for one channel of a strip of cells: one "
                     "pooling window each.");
-  uc_text_add(
-      text, "  const bool in_row = in_c & (INSIDE | ((qd >= a.y_begin[2]) & (qd < a.y_end[2]) &\n"
-            "                                        (qh >= a.y_begin[3]) & (qh < a.y_end[3])));\n"
-            "  const int at = output_at(a, tile, jd, jh, jw);\n");
+  uc_text_add(text, "  const bool in_row = INSIDE | ((qd >= a.y_begin[2]) & (qd < a.y_end[2]) &\n"
+                    "                                (qh >= a.y_begin[3]) & (qh < a.y_end[3]));\n"
+                    "  const int at = output_at(a, tile, jd, jh, jw);\n");
   emit_pool_start(text, e, op);
   uc_text_add(
       text,
@@ -296,7 +297,8 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
       "#pragma unroll\n"
       "    for (int i = 0; i < RUN; i++) {\n"
       "      const int q = i0 + i, pw = qw + q;\n"
-      "      const bool in = in_row & (INSIDE | ((pw >= a.y_begin[4]) & (pw < a.y_end[4])));\n"
+      "      const bool in = lives(in_c, q) & in_row & (INSIDE | ((pw >= a.y_begin[4]) & (pw < "
+      "a.y_end[4])));\n"
       "      float %s;\n"
       "#pragma unroll\n"
       "      for (int r = 0; r < RT; r++) {\n"
@@ -319,14 +321,15 @@ static void emit_pooled(uc_text *text, const uc_cuda_engine *e, uc_cuda_kernel *
               op->kind == UPCONV_OP_EXTREME_POOL ? "sign * " : "",
               k->sums_pooled ? " + __ldg(a.packed + BIAS_AT + c)" : "");
   fused_steps(text, e, k, 0, k->pass->step_count, false, "qd, qh, pw", "      ");
-  uc_text_add(text,
-              "      run[i] = v%d;\n"
-              "      if (!INSIDE && in) store_at<Y_TYPE>(y, at + q * output_step(a), run[i]);\n"
-              "    }\n"
-              "    if (INSIDE) store_finished(a, tile, in_c, y, at + i0 * output_step(a), run);\n"
-              "  }\n"
-              "}\n",
-              value);
+  uc_text_add(
+      text,
+      "      run[i] = v%d;\n"
+      "      if (!RUNS && in) store_at<Y_TYPE>(y, at + q * output_step(a), run[i]);\n"
+      "    }\n"
+      "    if (RUNS) store_finished<1>(a, tile, in_c, i0, y, at + i0 * output_step(a), run);\n"
+      "  }\n"
+      "}\n",
+      value);
 }
 
 void uc_cuda_emit_finish_fused(uc_text *text, const uc_cuda_engine *engine,

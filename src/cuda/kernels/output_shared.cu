@@ -3,7 +3,7 @@
 
 __device__ __forceinline__ int output_step(const Args &) { return 1; }
 
-template <int N>
-__device__ __forceinline__ void store_finished(const Args &, const Tile &tile, bool live, char *y, int at, const float (&run)[N]) {
+template <int ROW, int N>
+__device__ __forceinline__ void store_finished(const Args &, const Tile &tile, Live live, int, char *y, int at, const float (&run)[N]) {
   if (live) store_run<Y_TYPE, N>(y, at, 1, tile.width, run);
 }

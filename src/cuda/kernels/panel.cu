@@ -53,18 +53,16 @@ __device__ __forceinline__ Cell cell_at(const Args &a, const Tile &tile, u32 pos
   return c;
 }
 
-// Two cells of one channel. INSIDE: all of the tile is stored.
-template <bool INSIDE>
+// Two cells of one channel. INSIDE, RUNS, live: as finish.
+template <bool INSIDE, bool RUNS>
 __device__ __forceinline__ void finish_pair(const Args &a, const Tile &tile, const Finish &f, const Cell &cell, int rg, const Sums &sums,
-                                            int first) {
+                                            int first, Live live) {
   float strip[2 * RT];
 #pragma unroll
   for (int i = 0; i < 2; i++)
 #pragma unroll
     for (int r = 0; r < RT; r++) strip[i * RT + r] = SUMS_POOLED ? sums[r][first + i] : with_bias(sums[r][first + i], f.factor, f.bias);
-  const int whole = INSIDE ? 2 : stored_pair(a, tile, cell.d, cell.h, cell.w);
-  if (whole == 2) finish<true>(a, tile, rg, f.live & cell.live, f.channel, cell.d, cell.h, cell.w, strip);
-  else if (whole == 1) finish<false>(a, tile, rg, f.live & cell.live, f.channel, cell.d, cell.h, cell.w, strip);
+  finish<INSIDE, RUNS>(a, tile, rg, f.live & cell.live ? live : 0, f.channel, cell.d, cell.h, cell.w, strip);
 }
 
 // Where channel c of all begins in y, for the tile's first cell.

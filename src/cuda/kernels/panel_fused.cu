@@ -198,6 +198,7 @@ __device__ __forceinline__ void compute_all(const Args &a, Job job, const Barrie
 __device__ __forceinline__ void work(const Args &a, Tile tile, i64, i64, i64, float *smem) {
   const u32 xs = (u32)__cvta_generic_to_shared(smem), ws = xs + X_BUFFERS * X_BYTES;
   const Barriers b = barriers_at(ws + STAGES * STAGE_BYTES);
+  watch_borders(a, tile);
   const Job job = {tile, blockIdx.x, 0};
   if (threadIdx.x == 0) init_barriers(b);
   __syncthreads();

@@ -63,6 +63,7 @@ __device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, int r
 
 // smem: where the warps' memory begins. Where the tail reads no tensor, cells that y does not hold are finished too: they have room.
 __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int rg, const Team &team, Sums &sums, float *smem) {
+  enum { AT_ONCE = ROLLED ? 1 : ALL_AT_ONCE };
   char *const stage = (char *)smem + threadIdx.x / 32 * WARP_BYTES;
   const int lane = threadIdx.x % 32, own = first_row(tile, team);
   int first = team.position;
@@ -74,11 +75,7 @@ __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int
 #pragma unroll
     for (int round = 0; round < ROUNDS; round++) {
       const int position = first + round * ROUND_POSITIONS, left = GROUPS - round * ROUND_RUNS;
-#if ROLLED
-#pragma unroll 1
-#else
-#pragma unroll
-#endif
+#pragma unroll AT_ONCE
       for (int run = 0; run < ROUND_RUNS; run++) {
         const int group = round * ROUND_RUNS + run;
         if (group >= GROUPS) break;
@@ -89,8 +86,8 @@ __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int
         here.n += cell.sample;
         here.y = stage + (lane / 4 * ROW_PITCH + place_of_row(position, row, y + r.at * size_of(Y_TYPE))) * size_of(Y_TYPE);
         here.width = width_at(here.y);
-        finish_pair<!TAIL_READS>(a, here, f, cell, rg, sums, place_of_group(group) * 4 + half * 2);
-        roll(sums, 0, HELD);
+        finish_pair<!TAIL_READS, true>(a, here, f, cell, rg, sums, (ROLLED ? 0 : group) * 4 + half * 2, BOTH);
+        if (ROLLED) roll(sums, 0, HELD);
       }
       __syncwarp();
       copy_rows(a, tile, rg, own - lane / 4 + half * 8, position, (left < ROUND_RUNS ? left : ROUND_RUNS) * 8, stage);

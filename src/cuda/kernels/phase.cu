@@ -90,10 +90,10 @@ __device__ __forceinline__ void multiply(u32 weights, u32 x, u32 next, Sums &sum
 
 // ---- finishing ----
 
-// Two cells of one channel, at one place along D and H or, pooled, at all. INSIDE: all of the tile is stored.
-template <bool INSIDE>
+// Two cells of one channel, at one place along D and H or, pooled, at all. INSIDE, RUNS, live: as finish.
+template <bool INSIDE, bool RUNS>
 __device__ __forceinline__ void finish_pair(const Args &a, const Tile &tile, const Finish &f, const Sums &sums, int panel0, int group,
-                                            int place, int d, int h, int w) {
+                                            int place, int d, int h, int w, Live live) {
   float strip[2 * RT];
 #pragma unroll
   for (int i = 0; i < 2; i++)
@@ -102,9 +102,7 @@ __device__ __forceinline__ void finish_pair(const Args &a, const Tile &tile, con
       const float sum = sums[panel0 + r / R2 * PAIRS_W + r % R2 / 2][group * 4 + r % R2 % 2 * 2 + i];
       strip[i * RT + r] = SUMS_POOLED ? sum : with_bias(sum, f.factor, f.bias);
     }
-  const int whole = INSIDE ? 2 : stored_pair(a, tile, d, h, w);
-  if (whole == 2) finish<true>(a, tile, place, f.live, f.channel, d, h, w, strip);
-  else if (whole == 1) finish<false>(a, tile, place, f.live, f.channel, d, h, w, strip);
+  finish<INSIDE, RUNS>(a, tile, place, f.live ? live : 0, f.channel, d, h, w, strip);
 }
 
 // Nothing of what follows from it is computed before the products and kept in registers that the sums need.

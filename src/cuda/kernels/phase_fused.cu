@@ -291,6 +291,7 @@ __device__ __forceinline__ void compute_all(const Args &a, Tile tile, const Barr
 
 __device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, float *smem) {
   const Barriers b = barriers_of(smem);
+  watch_borders(a, tile);
   if (threadIdx.x == 0) init_barriers(b);
   __syncthreads();
   if (threadIdx.x >= MULTIPLIERS) {

@@ -119,19 +119,12 @@ __device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, con
                                             float *smem) {
   char *const stage = (char *)smem + ROWS_AT + threadIdx.x / 32 * (8 * ROW_PITCH * size_of(Y_TYPE));
   hold_back(part);
-#if ROLLED
-#pragma unroll 1
-#else
-#pragma unroll
-#endif
+  enum { AT_ONCE = ROLLED ? 1 : ALL_AT_ONCE };
+#pragma unroll AT_ONCE
   for (int held = 0; held < HELD; held++) {
     const int c = tile.c0 + (round * HELD + held) * FRAGMENTS * 8 + p.channel, first_channel = c - threadIdx.x % 32 / 4;
     const Finish f = finish_of(a, tile, c);
-#if ROLLED
-#pragma unroll 1
-#else
-#pragma unroll
-#endif
+#pragma unroll AT_ONCE
     for (int first = 0; first < PLACES; first += SLOTS) {
       const int place = first + (PLACES > 1 ? p.slot : 0), row = threadIdx.x % 32 / 4;
       const RowsOfPlace rows = rows_of(a, tile, part, place, tile.group * CO + first_channel);
@@ -140,21 +133,17 @@ __device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, con
       here.y = row_at(stage, row, a.y.origin + (rows.at + row * a.y.stride[1]) * size_of(Y_TYPE));
       here.width = width_at(here.y);
       if (rows.begin < rows.end) {
-        const int panel = place_of_row(held * PANELS + first / SLOTS * PAIRS_W);
-#if ROLLED
-#pragma unroll 1
-#else
-#pragma unroll
-#endif
+        const int panel = ROLLED ? 0 : held * PANELS + first / SLOTS * PAIRS_W;
+#pragma unroll AT_ONCE
         for (int group = 0; group < GROUPS; group++) {
-          finish_pair<!TAIL_READS>(a, here, f, sums, panel, place_of_group(group), place, part.d, part.h, group * 8 + p.cell);
-          roll(sums, panel, RT / R2 * PAIRS_W);
+          finish_pair<!TAIL_READS, true>(a, here, f, sums, panel, ROLLED ? 0 : group, place, part.d, part.h, group * 8 + p.cell, BOTH);
+          if (ROLLED) roll(sums, panel, RT / R2 * PAIRS_W);
         }
       }
       __syncwarp();
       copy_rows(a, tile, rows, first_channel, stage);
       __syncwarp();
-      roll_rows(sums, RT / R2 * PAIRS_W);
+      if (ROLLED) roll_rows(sums, RT / R2 * PAIRS_W);
     }
   }
 }

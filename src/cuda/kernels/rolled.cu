@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finishing sums that lie in registers, whose numbers must be known when they are compiled: so a loop over groups of them is unrolled,
-// or, where what follows the convolution is long (ROLLED), its code exists once and the sums move past it.
+// or, where what follows the convolution is long (ROLLED) or is seldom run, its code exists once and the sums move past it.
 
-// Of a group of columns in a loop: where its sums are.
-__device__ __forceinline__ int place_of_group(int group) { return ROLLED ? 0 : group; }
-
-// The same of rows of sums, in whatever loops.
-__device__ __forceinline__ int place_of_row(int row) { return ROLLED ? 0 : row; }
+enum { ALL_AT_ONCE = 1024 }; // iterations of a loop that is unrolled
 
 // As roll, for rows: the next ones come to the place of the first `count`.
 template <int ROWS>
 __device__ __forceinline__ void roll_rows(float (&sums)[ROWS][GROUPS * 4], int count) {
-  if (!ROLLED) return;
 #pragma unroll
   for (int i = 0; i < GROUPS * 4; i++) {
     float all[ROWS];
@@ -25,7 +20,6 @@ __device__ __forceinline__ void roll_rows(float (&sums)[ROWS][GROUPS * 4], int c
 // The next group's sums come to the place of the first, all others follow, and the first come last.
 template <int ROWS>
 __device__ __forceinline__ void roll(float (&sums)[ROWS][GROUPS * 4], int first_row, int rows) {
-  if (!ROLLED) return;
 #pragma unroll
   for (int p = 0; p < ROWS; p++) {
     if (p < first_row || p >= first_row + rows) continue;

@@ -12,6 +12,16 @@ struct Tile {
   int first, end;          // channels, of all, that tile buffers hold: never another group's
 };
 
+// Which outputs of a strip of cells y holds: all or none, or for two cells a bit each. Where lanes exchange halves of runs, two more bits
+// are for the halves that the lane stores.
+#if CELLS_LIVE
+typedef u32 Live;
+__device__ __forceinline__ bool lives(Live live, int cell) { return live >> cell & 1; }
+#else
+typedef bool Live;
+__device__ __forceinline__ bool lives(Live live, int) { return live; }
+#endif
+
 // The convolution from its sum of products. The bias comes last: it may be far larger than the products.
 __device__ __forceinline__ float with_bias(float sum, float factor, float bias) {
   return SCALES_SUMS ? fmaf(sum, factor, bias) : sum + bias;
