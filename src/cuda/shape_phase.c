@@ -9,6 +9,7 @@
 
 #include "../checked.h"
 #include "shape.h"
+#include "work.h"
 
 enum {
   MOST_SUMS = 128, /* registers of a thread that multiplies */
@@ -24,7 +25,8 @@ enum {
   VECTOR_BYTES = 16,
   SECTOR = 32,
   COPIERS = 256,
-  MANY_SUMS = 72, /* beyond which threads that multiply take registers of those that copy */
+  MANY_SUMS = 72,         /* beyond which threads that multiply take registers of those that copy */
+  MANY_SUMS_READING = 48, /* the same where the tail reads tensors */
   KEPT_REGISTERS = 80,
   TAKEN_REGISTERS = 176,
   EVEN_REGISTERS = 120, /* that these keep otherwise, so that nothing of either goes to memory */
@@ -370,7 +372,8 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t, 
   k->threads = MULTIPLIERS + COPIERS;
   k->copiers = COPIERS;
   k->steps_ahead = UNITS_AHEAD;
-  bool many = p->panels * p->held * p->groups * 4 > MANY_SUMS;
+  bool many = p->panels * p->held * p->groups * 4 >
+              (uc_cuda_tail_reads(e, k) ? MANY_SUMS_READING : MANY_SUMS);
   k->registers_kept = many ? KEPT_REGISTERS : EVEN_REGISTERS;
   k->registers_taken = many ? TAKEN_REGISTERS : REST_REGISTERS;
   k->rt = k->pool >= 0 ? uc_volume(k->residues) : k->residues[2];

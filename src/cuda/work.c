@@ -78,6 +78,20 @@ double uc_cuda_tail_instructions(const uc_cuda_engine *e, const uc_cuda_kernel *
   return sum;
 }
 
+bool uc_cuda_tail_reads(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  bool reads = false;
+  for (int i = 0; i < k->pass->step_count; i++) {
+    if (k->pass->step[i].kind != UC_STEP_OP) continue;
+    const upconv_op *op = &e->lowered->tail->op[k->pass->step[i].op];
+    for (int j = 0; j < UPCONV_MAX_OPERANDS; j++) {
+      const upconv_operand *o = &op->operand[j];
+      reads = reads || o->kind == UPCONV_OPERAND_TENSOR ||
+              (o->kind == UPCONV_OPERAND_VALUE && e->program.kept[o->index]);
+    }
+  }
+  return reads;
+}
+
 static int tensor_operands(const upconv_op *op) {
   int count = 0;
   for (int i = 0; i < UPCONV_MAX_OPERANDS; i++)

@@ -31,6 +31,9 @@ typedef struct uc_cuda_work {
 /* Instructions of the operators of a pass for one output, those before a pool counted once. */
 double uc_cuda_tail_instructions(const uc_cuda_engine *engine, const uc_cuda_kernel *kernel);
 
+/* Whether operators of a pass read tensors, or other values that lie in memory. */
+bool uc_cuda_tail_reads(const uc_cuda_engine *engine, const uc_cuda_kernel *kernel);
+
 /* shape: of every value at the nominal sizes. */
 void uc_cuda_count_work(const uc_cuda_engine *engine, const uc_cuda_kernel *kernel,
                         const int64_t (*shape)[UC_RANK], uc_cuda_work *work);

@@ -56,13 +56,13 @@ __device__ __forceinline__ Cell cell_at(const Args &a, const Tile &tile, u32 pos
 // Two cells of one channel. INSIDE, RUNS, live: as finish.
 template <bool INSIDE, bool RUNS>
 __device__ __forceinline__ void finish_pair(const Args &a, const Tile &tile, const Finish &f, const Cell &cell, int rg, const Sums &sums,
-                                            int first, Live live) {
+                                            int first, Live live, const Extra &extra) {
   float strip[2 * RT];
 #pragma unroll
   for (int i = 0; i < 2; i++)
 #pragma unroll
     for (int r = 0; r < RT; r++) strip[i * RT + r] = SUMS_POOLED ? sums[r][first + i] : with_bias(sums[r][first + i], f.factor, f.bias);
-  finish<INSIDE, RUNS>(a, tile, rg, f.live & cell.live ? live : 0, f.channel, cell.d, cell.h, cell.w, strip);
+  finish<INSIDE, RUNS>(a, tile, rg, f.live & cell.live ? live : 0, f.channel, cell.d, cell.h, cell.w, strip, extra);
 }
 
 // Where channel c of all begins in y, for the tile's first cell.

@@ -63,7 +63,7 @@ __device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, int r
 
 // smem: where the warps' memory begins. Where the tail reads no tensor, cells that y does not hold are finished too: they have room.
 __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int rg, const Team &team, Sums &sums, float *smem) {
-  enum { AT_ONCE = ROLLED ? 1 : ALL_AT_ONCE };
+  enum { AT_ONCE = ROLLED ? 1 : ALL_AT_ONCE, AHEAD = ROLLED ? 0 : MOST_AHEAD };
   char *const stage = (char *)smem + threadIdx.x / 32 * WARP_BYTES;
   const int lane = threadIdx.x % 32, own = first_row(tile, team);
   int first = team.position;
@@ -75,18 +75,29 @@ __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int
 #pragma unroll
     for (int round = 0; round < ROUNDS; round++) {
       const int position = first + round * ROUND_POSITIONS, left = GROUPS - round * ROUND_RUNS;
+      Extra extra[AHEAD + 1];
+      const auto cell_of = [&](int run) { return cell_at(a, tile, position + run * 8 + lane % 4 * 2); };
+      const auto load = [&](int run) {
+        const Cell cell = cell_of(run);
+        Tile of_cell = tile;
+        of_cell.n += cell.sample;
+        load_extra<false>(a, of_cell, rg, f.live & cell.live ? BOTH : 0, f.channel, cell.d, cell.h, cell.w, extra[run % (AHEAD + 1)]);
+      };
+#pragma unroll
+      for (int run = 0; run < AHEAD && run < left; run++) load(run);
 #pragma unroll AT_ONCE
       for (int run = 0; run < ROUND_RUNS; run++) {
-        const int group = round * ROUND_RUNS + run;
-        if (group >= GROUPS) break;
-        const int at = first + group * 8 + lane % 4 * 2, row = at / XW;
-        const Cell cell = cell_at(a, tile, at);
+        if (run >= left) break;
+        if (run + AHEAD < ROUND_RUNS && run + AHEAD < left) load(run + AHEAD);
+        const Cell cell = cell_of(run);
+        const int row = (position + run * 8 + lane % 4 * 2) / XW;
         const RowOfTile r = row_of_tile(a, tile, rg, row);
         Tile here = tile;
         here.n += cell.sample;
         here.y = stage + (lane / 4 * ROW_PITCH + place_of_row(position, row, y + r.at * size_of(Y_TYPE))) * size_of(Y_TYPE);
         here.width = width_at(here.y);
-        finish_pair<!TAIL_READS, true>(a, here, f, cell, rg, sums, (ROLLED ? 0 : group) * 4 + half * 2, BOTH);
+        finish_pair<true, true>(a, here, f, cell, rg, sums, (ROLLED ? 0 : round * ROUND_RUNS + run) * 4 + half * 2, BOTH,
+                                extra[run % (AHEAD + 1)]);
         if (ROLLED) roll(sums, 0, HELD);
       }
       __syncwarp();

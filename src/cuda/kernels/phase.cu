@@ -90,10 +90,21 @@ __device__ __forceinline__ void multiply(u32 weights, u32 x, u32 next, Sums &sum
 
 // ---- finishing ----
 
+// The first cell of a lane's pair of a group.
+struct Pair {
+  int d, h, w;
+};
+
+__device__ __forceinline__ Pair pair_at(const Place &p, const Part &part, int group) {
+  Pair pair = {part.d + (GROUP_AXIS == 0 ? group : 0), part.h + (GROUP_AXIS == 1 ? group : 0),
+               part.w + (GROUP_AXIS == 2 ? group * 8 : 0) + p.cell};
+  return pair;
+}
+
 // Two cells of one channel, at one place along D and H or, pooled, at all. INSIDE, RUNS, live: as finish.
 template <bool INSIDE, bool RUNS>
 __device__ __forceinline__ void finish_pair(const Args &a, const Tile &tile, const Finish &f, const Sums &sums, int panel0, int group,
-                                            int place, int d, int h, int w, Live live) {
+                                            int place, const Pair &at, Live live, const Extra &extra) {
   float strip[2 * RT];
 #pragma unroll
   for (int i = 0; i < 2; i++)
@@ -102,7 +113,7 @@ __device__ __forceinline__ void finish_pair(const Args &a, const Tile &tile, con
       const float sum = sums[panel0 + r / R2 * PAIRS_W + r % R2 / 2][group * 4 + r % R2 % 2 * 2 + i];
       strip[i * RT + r] = SUMS_POOLED ? sum : with_bias(sum, f.factor, f.bias);
     }
-  finish<INSIDE, RUNS>(a, tile, place, f.live ? live : 0, f.channel, d, h, w, strip);
+  finish<INSIDE, RUNS>(a, tile, place, f.live ? live : 0, f.channel, at.d, at.h, at.w, strip, extra);
 }
 
 // Nothing of what follows from it is computed before the products and kept in registers that the sums need.

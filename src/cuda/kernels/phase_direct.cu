@@ -5,7 +5,7 @@
 template <bool RUNS, bool ONCE>
 __device__ __forceinline__ void finish_groups(const Args &a, const Tile &tile, const Place &p, const Part &part, int round,
                                               Sums &sums) {
-  enum { AT_ONCE = ONCE ? 1 : ALL_AT_ONCE };
+  enum { AT_ONCE = ONCE ? 1 : ALL_AT_ONCE, AHEAD = ONCE ? 0 : MOST_AHEAD };
 #pragma unroll AT_ONCE
   for (int held = 0; held < HELD; held++) {
     const Finish f = finish_of(a, tile, tile.c0 + (round * HELD + held) * FRAGMENTS * 8 + p.channel);
@@ -16,12 +16,20 @@ __device__ __forceinline__ void finish_groups(const Args &a, const Tile &tile, c
         if (ONCE) roll_rows(sums, RT / R2 * PAIRS_W);
         continue;
       }
+      Extra extra[AHEAD + 1];
+      const auto load = [&](int group) {
+        const Pair at = pair_at(p, part, group);
+        const Live live = RUNS && BORDERS ? held_cells(a, tile, at.d, at.h, at.w) : BOTH;
+        load_extra<RUNS>(a, tile, place, f.live ? live : 0, f.channel, at.d, at.h, at.w, extra[group % (AHEAD + 1)]);
+      };
+#pragma unroll
+      for (int group = 0; group < AHEAD && group < GROUPS; group++) load(group);
 #pragma unroll AT_ONCE
       for (int group = 0; group < GROUPS; group++) {
-        const int d = part.d + (GROUP_AXIS == 0 ? group : 0), h = part.h + (GROUP_AXIS == 1 ? group : 0);
-        const int w = part.w + (GROUP_AXIS == 2 ? group * 8 : 0) + p.cell;
-        const Live live = RUNS && BORDERS ? held_cells(a, tile, d, h, w) : BOTH;
-        finish_pair<RUNS, RUNS>(a, tile, f, sums, panel, ONCE ? 0 : group, place, d, h, w, live);
+        if (group + AHEAD < GROUPS) load(group + AHEAD);
+        const Pair at = pair_at(p, part, group);
+        const Live live = RUNS && BORDERS ? held_cells(a, tile, at.d, at.h, at.w) : BOTH;
+        finish_pair<RUNS, RUNS>(a, tile, f, sums, panel, ONCE ? 0 : group, place, at, live, extra[group % (AHEAD + 1)]);
         if (ONCE) roll(sums, panel, RT / R2 * PAIRS_W);
       }
       if (ONCE) roll_rows(sums, RT / R2 * PAIRS_W);

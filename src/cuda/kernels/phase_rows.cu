@@ -119,7 +119,8 @@ __device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, con
                                             float *smem) {
   char *const stage = (char *)smem + ROWS_AT + threadIdx.x / 32 * (8 * ROW_PITCH * size_of(Y_TYPE));
   hold_back(part);
-  enum { AT_ONCE = ROLLED ? 1 : ALL_AT_ONCE };
+  enum { AT_ONCE = ROLLED ? 1 : ALL_AT_ONCE, AHEAD = ROLLED ? 0 : MOST_AHEAD > 1 ? 1 : 0 };
+  const Part own = {part.d, part.h, 0}; // rows begin where the part does
 #pragma unroll AT_ONCE
   for (int held = 0; held < HELD; held++) {
     const int c = tile.c0 + (round * HELD + held) * FRAGMENTS * 8 + p.channel, first_channel = c - threadIdx.x % 32 / 4;
@@ -134,9 +135,18 @@ __device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, con
       here.width = width_at(here.y);
       if (rows.begin < rows.end) {
         const int panel = ROLLED ? 0 : held * PANELS + first / SLOTS * PAIRS_W;
+        Extra extra[AHEAD + 1];
+        const auto load = [&](int group) {
+          const Pair at = pair_at(p, own, group);
+          load_extra<false>(a, here, place, f.live ? BOTH : 0, f.channel, at.d, at.h, at.w, extra[group % (AHEAD + 1)]);
+        };
+#pragma unroll
+        for (int group = 0; group < AHEAD && group < GROUPS; group++) load(group);
 #pragma unroll AT_ONCE
         for (int group = 0; group < GROUPS; group++) {
-          finish_pair<!TAIL_READS, true>(a, here, f, sums, panel, ROLLED ? 0 : group, place, part.d, part.h, group * 8 + p.cell, BOTH);
+          if (group + AHEAD < GROUPS) load(group + AHEAD);
+          finish_pair<true, true>(a, here, f, sums, panel, ROLLED ? 0 : group, place, pair_at(p, own, group), BOTH,
+                                  extra[group % (AHEAD + 1)]);
           if (ROLLED) roll(sums, panel, RT / R2 * PAIRS_W);
         }
       }

@@ -2,7 +2,10 @@
 // Finishing sums that lie in registers, whose numbers must be known when they are compiled: so a loop over groups of them is unrolled,
 // or, where what follows the convolution is long (ROLLED) or is seldom run, its code exists once and the sums move past it.
 
-enum { ALL_AT_ONCE = 1024 }; // iterations of a loop that is unrolled
+enum {
+  ALL_AT_ONCE = 1024,                                             // iterations of a loop that is unrolled
+  MOST_AHEAD = EXTRA_FLOATS > 8 ? 0 : EXTRA_FLOATS > 4 ? 1 : 2 // pairs whose extra elements are under way while one is finished
+};
 
 // As roll, for rows: the next ones come to the place of the first `count`.
 template <int ROWS>
