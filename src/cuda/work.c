@@ -11,13 +11,17 @@
 #include "shape.h"
 
 /* Instructions for an output, for a store, for an element of an extra tensor, and for a tile by itself of each warp. */
-static const double OUTPUT = 3, STORE = 8, TENSOR_ELEMENT = 40, TILE = 100;
+static const double OUTPUT = 3, STORE = 8, TENSOR_ELEMENT = 70, TILE = 100;
+/* For comparing the coordinates of an output, where a tile reaches beyond what is stored. */
+static const double COMPARED = 4;
 /* For a word of x that is staged, and for finding the position of up to eight. */
-static const double STAGED = 12, POSITION = 20;
+static const double STAGED = 12, POSITION = 30;
 /* Words that a thread loads before it waits; weights, and words of channels-last x, the same. */
-enum { WORDS_AT_ONCE = 16, FEW_AT_ONCE = 4, POSITION_WORDS = 8, SECTOR = 32 };
+enum { WORDS_AT_ONCE = 16, FEW_AT_ONCE = 4, POSITION_WORDS = 8, SECTOR = 32, LINE = 128 };
 /* What a store of less than a sector takes of the second-level cache, which must put the sector together. */
 static const double LONE_BYTES = 80;
+/* What a warp's store for a part of a line takes of it besides sectors, in bytes: all of it for next to nothing of the line. */
+static const double PART_BYTES = 76;
 /* The part of a wait that other work hides: of an input that is fetched ahead, and of one of two reads under way. */
 static const double HALF = 0.5;
 
@@ -26,6 +30,7 @@ typedef struct counting {
   const uc_cuda_kernel *k;
   const int64_t *target; /* shape of the value whose tiles are walked */
   double residues, outputs_of_cell;
+  double ragged;         /* share of the tiles whose outputs are compared and stored one by one */
   double input;          /* positions of a tile's input */
   double x_size, y_size; /* bytes of an element */
   uc_cuda_work *w;
@@ -189,11 +194,51 @@ static double sectors(const counting *c, double channels) {
   return aligned ? 1 : 1 + (SECTOR - 4) / row;
 }
 
+/* Share of the tiles that reach beyond what is stored. */
+static double ragged_share(const counting *c) {
+  double whole = 1;
+  for (int a = 0; a < UC_AXES; a++) {
+    int64_t before = uc_cuda_before_first(c->k, a), tile = uc_max(1, c->k->tile[a]);
+    int64_t end = uc_max(1, c->target[a + 2]) + before;
+    whole *= (double)uc_max(0, end / tile - (before > 0)) / (double)uc_ceil_div(end, tile);
+  }
+  return 1 - whole;
+}
+
+/* By how much more of the second-level cache a warp's stores take than their bytes: `lanes` neighbours along W have `side` outputs
+   each, and store `together` of them at once. A store that takes every second output, say, touches all sectors and fills none. */
+static double spread_of_stores(const counting *c, int64_t lanes, int64_t side, double together) {
+  int64_t width = uc_max(1, c->target[4]), size = (int64_t)c->y_size, aligned = LINE;
+  int64_t bytes = uc_min(lanes * side, width) * size;
+  double sum = 0, places = 0;
+  while (width * size % aligned != 0 || bytes % aligned != 0) aligned /= 2;
+  for (int64_t at = 0; at < LINE; at += aligned, places++) {
+    double touched = (double)uc_ceil_div(at + bytes, SECTOR) - floor((double)at / SECTOR);
+    double parts = fmin(touched, together < (double)side ? (double)lanes : touched);
+    double lines = fmin((double)uc_ceil_div(at + bytes, LINE), (double)lanes);
+    sum += SECTOR * parts + PART_BYTES * fmax(0, lines - parts * SECTOR / LINE);
+  }
+  return (double)side / together * sum / places / (double)bytes;
+}
+
+/* Of whole tiles, and of ragged ones, whose outputs are stored one by one. */
+static double spread_of_tiles(const counting *c, int64_t lanes, int64_t side) {
+  if (y_last(c)) return sectors(c, 1);
+  double whole = spread_of_stores(c, lanes, side, outputs_of_store(c, side));
+  return whole + c->ragged * (spread_of_stores(c, lanes, side, 1) - whole);
+}
+
+/* Instructions of an output: bias, and its part of a store. */
+static double output_instructions(const counting *c, int64_t side) {
+  double whole = OUTPUT + STORE / outputs_of_store(c, side);
+  return whole + c->ragged * (OUTPUT + STORE + COMPARED - whole);
+}
+
 /* outputs: of a tile; of_thread: those whose code a thread goes through once; calls: in which it finishes them. */
 static void count_outputs(counting *c, double outputs, double of_thread, double calls, int64_t side,
                           double spread) {
   double tensors, tail = tail_instructions(c, &tensors);
-  double each = OUTPUT + STORE / outputs_of_store(c, side);
+  double each = output_instructions(c, side);
   c->w->finishing += outputs * each;
   c->w->instructions += outputs * tail;
   c->w->finishing_code += of_thread * each;
@@ -275,8 +320,10 @@ static void count_ffma(counting *c) {
   count_products(c);
   double outputs = volume(k->cells) * (double)k->bm * c->outputs_of_cell;
   double of_thread = (double)(k->thread_cells * k->mc * k->rt) * c->outputs_of_cell / c->residues;
-  count_outputs(c, outputs, of_thread, (double)(k->mc * k->residue_groups),
-                k->pool >= 0 ? 1 : k->residues[2], sectors(c, 1));
+  int64_t side = k->pool >= 0 ? 1 : k->residues[2];
+  c->ragged = ragged_share(c);
+  count_outputs(c, outputs, of_thread, (double)(k->mc * k->residue_groups), side,
+                spread_of_tiles(c, uc_min(32, k->lanes[2]), side));
 }
 
 /* ---- cuda-mma ---- */
@@ -336,21 +383,22 @@ static void count_mma(counting *c) {
   }
   double outputs = volume(k->cells) * c->outputs_of_cell * (double)k->bm;
   int64_t side = k->strip * (k->pool >= 0 ? 1 : k->residues[2]);
+  /* eight lanes of a warp have cells of one channel, strip by strip */
+  int64_t lanes = uc_max(1, uc_min(8, k->cells[2] / k->strip));
   count_outputs(c, outputs, 4 * mt * nt * c->outputs_of_cell, 2 * nt * (double)k->rounds, side,
-                sectors(c, 4));
+                y_last(c) ? sectors(c, 4) : spread_of_tiles(c, lanes, side));
 }
 
 /* ---- cuda-gemm ---- */
 
-/* Neighbours along W that are finished together; *spread: how many blocks share the sectors of a row of y. */
+/* Neighbours along W that are finished together; *spread: of the stores, by eight lanes for a channel. */
 static int64_t gemm_run(const counting *c, double *spread) {
   const uc_cuda_kernel *k = c->k;
-  *spread = sectors(c, (double)k->bm);
-  if (k->pool >= 0) return 1;
-  if (k->wide || k->held >= k->residues[2]) return k->residues[2];
-  double others = (double)k->residues[2] / (double)k->held;
-  *spread *= fmin(others, SECTOR / (c->y_size * (double)k->held));
-  return k->held;
+  int64_t side = k->pool >= 0 ? 1 : k->residues[2];
+  int64_t run = k->wide || k->pool >= 0 ? side : uc_min(k->held, side);
+  *spread = y_last(c) ? sectors(c, (double)k->bm)
+                      : spread_of_stores(c, uc_min(8, k->cells[2]), side, outputs_of_store(c, run));
+  return run;
 }
 
 static void count_gemm(counting *c) {
@@ -446,8 +494,11 @@ static void count_depthwise(counting *c) {
   w->code += each;
   w->waits += 1 + ceil(words / (WORDS_AT_ONCE * threads_of(k)));
   int64_t side = k->channels_fast || k->pool >= 0 ? 1 : k->residues[2];
+  c->ragged = ragged_share(c);
+  double spread = k->channels_fast ? sectors(c, (double)k->bm)
+                                   : spread_of_tiles(c, uc_min(32, k->cells[2]), side);
   count_outputs(c, cells * c->outputs_of_cell, c->outputs_of_cell, cells / threads_of(k), side,
-                sectors(c, (double)k->bm));
+                spread);
 }
 
 /* ---- cuda-flat ---- */
@@ -511,8 +562,9 @@ static void count_scatter(counting *c) {
   w->first_bytes += 4 * (double)c->e->weight_floats;
   w->waits += HALF * s->planes;
   w->code += CODE;
+  int64_t side = k->pool >= 0 ? 1 : k->residues[2];
   count_outputs(c, cells * c->outputs_of_cell, c->outputs_of_cell, ceil(cells / threads_of(k)),
-                k->pool >= 0 ? 1 : k->residues[2], sectors(c, 1));
+                side, spread_of_tiles(c, uc_min(32, k->cells[2]), side));
 }
 
 /* ---- passes with tile buffers ---- */
