@@ -60,7 +60,8 @@ static double busy_clocks(const uc_cuda_work *w, double instructions) {
 /* Clocks of a tile that is alone. A warp has but one of the tensor cores, a stage either multiplies or waits. */
 static double alone_clocks(const uc_cuda_work *w, double instructions) {
   const double depth[] = {w->stages * STAGE, w->tensor * SCHEDULERS / fmin(SCHEDULERS, w->warps)};
-  return instructions / w->warps * ALONE + w->waits * WAIT + w->calls * CALL + together(depth, 2);
+  double slots = instructions + w->serial / WARP; /* those take twice as long */
+  return slots / w->warps * ALONE + w->waits * WAIT + w->calls * CALL + together(depth, 2);
 }
 
 /* Clocks before a block's first tile. */

@@ -50,26 +50,32 @@ static double threads_of(const uc_cuda_kernel *k) { return (double)k->threads; }
 
 /* ---- operators ---- */
 
-/* Executed, also where the lanes of a warp differ: divisions by 12, calls by 45. */
+/* Instructions of a division, of a sigmoid (one exponential, one division), of a hardswish (zeros are divided by the slow path,
+   and some lane has one), and of what branches. */
+enum { DIVISION = 12, SIGMOID = 28, SLOW_DIVISION = 35, BRANCHES = 45 };
+
+/* Executed, also where the lanes of a warp differ. */
 static double op_instructions(upconv_op_kind kind) {
   switch (kind) {
   case UPCONV_OP_DIV:
   case UPCONV_OP_SOFTSIGN:
   case UPCONV_OP_SQRT:
   case UPCONV_OP_EXP:
-    return 12;
+    return DIVISION;
+  case UPCONV_OP_GELU_TANH:
+  case UPCONV_OP_SILU:
+  case UPCONV_OP_SIGMOID:
+    return SIGMOID;
+  case UPCONV_OP_HARDSWISH:
+    return SLOW_DIVISION;
   case UPCONV_OP_ELU:
   case UPCONV_OP_SELU:
   case UPCONV_OP_CELU:
   case UPCONV_OP_SOFTPLUS:
   case UPCONV_OP_GELU:
-  case UPCONV_OP_GELU_TANH:
-  case UPCONV_OP_SILU:
   case UPCONV_OP_MISH:
-  case UPCONV_OP_HARDSWISH:
-  case UPCONV_OP_SIGMOID:
   case UPCONV_OP_TANH:
-    return 45;
+    return BRANCHES;
   default:
     return 2;
   }
@@ -103,6 +109,18 @@ static double tail_instructions(const counting *c, double *tensors) {
     sum += times * op_instructions(op->kind);
   }
   return sum + TENSOR_ELEMENT * *tensors;
+}
+
+/* Those of operators that branch: outputs are not finished side by side then, but one after the other. */
+static double serial_instructions(const counting *c) {
+  const uc_pass *pass = c->k->pass;
+  double sum = 0;
+  for (int i = 0; i < pass->step_count; i++) {
+    if (pass->step[i].kind != UC_STEP_OP) continue;
+    double each = op_instructions(c->e->lowered->tail->op[pass->step[i].op].kind);
+    if (each >= SLOW_DIVISION) sum += (i <= c->k->pool ? c->residues : 1) * each;
+  }
+  return sum;
 }
 
 /* ---- what all have in common ---- */
@@ -241,6 +259,7 @@ static void count_outputs(counting *c, double outputs, double of_thread, double 
   double each = output_instructions(c, side);
   c->w->finishing += outputs * each;
   c->w->instructions += outputs * tail;
+  c->w->serial += outputs * serial_instructions(c);
   c->w->finishing_code += of_thread * each;
   c->w->code += of_thread * tail;
   c->w->waits += tensors > 0 ? calls * HALF : 0;
@@ -530,6 +549,7 @@ static void count_flat(counting *c) {
   w->instructions += y_last(c) ? POSITION * outputs : 32 * f->store_slots;
   w->shared += fragments * reads + outputs * c->y_size / 64 + words / 32;
   w->instructions += outputs * tail;
+  w->serial += outputs * serial_instructions(c);
   w->finishing_code += of_thread * 2.5;
   w->code += of_thread * tail;
   w->near_bytes += outputs * c->y_size * (1 + (tensors > 0));

@@ -19,6 +19,7 @@ typedef struct uc_cuda_work {
   /* of one tile */
   double warps;        /* of its team */
   double instructions; /* products, staging, operators */
+  double serial;       /* of the operators': those that the next output waits for */
   double finishing;    /* bias, conversion and stores: of what candidates do differently well */
   double tensor;       /* clocks of the tensor cores */
   double shared;       /* clocks of shared memory, were there no conflicts */
