@@ -22,6 +22,8 @@ enum { WORDS_AT_ONCE = 16, FEW_AT_ONCE = 4, POSITION_WORDS = 8, SECTOR = 32, LIN
 static const double LONE_BYTES = 80;
 /* What a warp's store for a part of a line takes of it besides sectors, in bytes: all of it for next to nothing of the line. */
 static const double PART_BYTES = 76;
+/* Clocks of shared memory of an asynchronous copy by a warp, besides what it stores. */
+static const double COPY = 7;
 /* The part of a wait that other work hides: of an input that is fetched ahead, and of one of two reads under way. */
 static const double HALF = 0.5;
 
@@ -347,12 +349,13 @@ static void count_ffma(counting *c) {
 
 /* ---- cuda-mma ---- */
 
-/* Rows of taps, which are sorted. */
+/* Rows of taps, which are sorted; without windows, their offsets. */
 static double tap_rows(const uc_cuda_kernel *k) {
   int64_t rows = 0;
   for (int64_t t = 0; t < k->tap_count; t++) {
     const int32_t *d = k->tap[t].delta, *before = t > 0 ? k->tap[t - 1].delta : d;
-    rows += t == 0 || d[0] != before[0] || d[1] != before[1];
+    rows +=
+        t == 0 || d[0] != before[0] || d[1] != before[1] || (k->vector == 1 && d[2] != before[2]);
   }
   return (double)rows;
 }
@@ -370,7 +373,7 @@ static void stage_mma(counting *c, double depth) {
   double together = (double)uc_max(1, k->x_vector), words = c->input * depth;
   c->w->instructions += words * (4 + 4 / together) + c->input / together * POSITION;
   c->w->near_bytes += words * c->x_size;
-  c->w->shared += 3 * words / 32;
+  c->w->shared += (3 + COPY / together) * words / 32;
   c->w->waits += HALF;
 }
 
