@@ -66,8 +66,8 @@ static double alone_clocks(const uc_cuda_work *w, double instructions) {
 
 /* Clocks before a block's first tile. */
 static double first_clocks(const uc_cuda_work *w) {
-  return (w->code + w->finishing_code) * COLD + WAIT + w->first_bytes / NEAR_BYTES +
-         (w->stages > 0 ? BEGIN : 0);
+  return (w->code + w->finishing_code) * COLD + w->first_waits * WAIT +
+         w->first_bytes / NEAR_BYTES + (w->stages > 0 ? BEGIN : 0);
 }
 
 /* Of the kernel before, which makes rows of x. */

@@ -167,6 +167,7 @@ static void count_tiles(counting *c) {
   c->w->teams = blocks_at_once(c->e, k) * (double)k->teams;
   c->w->warps = (double)uc_ceil_div(k->threads, 32);
   c->w->instructions = 32 * TILE * c->w->warps;
+  c->w->first_waits = k->resident;
 }
 
 static double x_elements(const counting *c) {
@@ -324,6 +325,8 @@ static void count_products(counting *c) {
   double chunks = (double)uc_ceil_div(c->e->group_in, k->chunk);
   w->waits += rounds * chunks * staging_waits(c, k->chunk);
   count_staging(c, rounds * c->input * depth, 1, k->positions_at ? HALF : 1);
+  /* found before the first tile, one after the other */
+  if (k->positions_at) w->code += POSITION * ceil(c->input / threads);
   double kernel = (double)c->e->kernel_size * (double)k->bm, floats = depth * kernel;
   if (k->resident) {
     w->first_bytes += 4 * floats;
@@ -514,7 +517,7 @@ static void count_depthwise(counting *c) {
   w->shared += (cells * (inputs + kernel) + words) / 32;
   w->near_bytes += words * c->x_size + 4 * kernel * (double)k->bm;
   w->code += each;
-  w->waits += 1 + ceil(words / (WORDS_AT_ONCE * threads_of(k)));
+  w->waits += HALF + ceil(words / (WORDS_AT_ONCE * threads_of(k)));
   int64_t side = k->channels_fast || k->pool >= 0 ? 1 : k->residues[2];
   c->ragged = ragged_share(c);
   double spread = k->channels_fast ? sectors(c, (double)k->bm)
@@ -541,7 +544,9 @@ static void count_flat(counting *c) {
   w->finishing += 32 * fragments * (parts > 1 ? 4 : 2.5) * results;
   w->tensor += fragments * products * fragment_clocks(&c->e->target, false);
   w->near_bytes += words * c->x_size;
+  /* word by word: where one lies is read from a table, and then it */
   w->first_bytes += 4 * (double)f->weight_words;
+  w->first_waits += (double)f->weight_words / threads;
   w->waits += f->prefetch ? HALF : 1;
   /* tables, places and weights of a block */
   w->code += 300 + 15 * ceil(c->input / threads) + 20 * ceil(cells / threads) + 4 * products;
@@ -568,7 +573,7 @@ static double scatter_step(const counting *c) {
 }
 
 static void count_scatter(counting *c) {
-  enum { PLANE_BY_ITSELF = 200, FRAGMENT_STORED = 30, CELL = 40, CODE = 1500 };
+  enum { PLANE_BY_ITSELF = 200, FRAGMENT_STORED = 30, CELL = 40, CODE = 1000 };
   const uc_cuda_kernel *k = c->k;
   const uc_cuda_scatter *s = &k->scattered;
   uc_cuda_work *w = c->w;

@@ -16,6 +16,7 @@ typedef struct uc_cuda_work {
   /* of a block before its first tile */
   double code, finishing_code; /* instructions of a thread that come one after the other */
   double first_bytes;          /* weights that stay */
+  double first_waits;          /* for them, one after the other */
   /* of one tile */
   double warps;        /* of its team */
   double instructions; /* products, staging, operators */
