@@ -11,13 +11,19 @@
 #include "shape.h"
 
 /* Instructions for an output, for a store, for an element of an extra tensor, and for a tile by itself of each warp. */
-static const double OUTPUT = 3, STORE = 8, TENSOR_ELEMENT = 40, TILE = 100;
+static const double OUTPUT = 3, STORE = 8, TENSOR_ELEMENT = 70, TILE = 100;
+/* For comparing the coordinates of an output, where a tile reaches beyond what is stored. */
+static const double COMPARED = 4;
 /* For a word of x that is staged, and for finding the position of up to eight. */
-static const double STAGED = 12, POSITION = 20;
+static const double STAGED = 12, POSITION = 30;
 /* Words that a thread loads before it waits; weights, and words of channels-last x, the same. */
-enum { WORDS_AT_ONCE = 16, FEW_AT_ONCE = 4, POSITION_WORDS = 8, SECTOR = 32 };
+enum { WORDS_AT_ONCE = 16, FEW_AT_ONCE = 4, POSITION_WORDS = 8, SECTOR = 32, LINE = 128 };
 /* What a store of less than a sector takes of the second-level cache, which must put the sector together. */
 static const double LONE_BYTES = 80;
+/* What a warp's store for a part of a line takes of it besides sectors, in bytes: all of it for next to nothing of the line. */
+static const double PART_BYTES = 76;
+/* Clocks of shared memory of an asynchronous copy by a warp, besides what it stores. */
+static const double COPY = 7;
 /* The part of a wait that other work hides: of an input that is fetched ahead, and of one of two reads under way. */
 static const double HALF = 0.5;
 
@@ -26,6 +32,7 @@ typedef struct counting {
   const uc_cuda_kernel *k;
   const int64_t *target; /* shape of the value whose tiles are walked */
   double residues, outputs_of_cell;
+  double ragged;         /* share of the tiles whose outputs are compared and stored one by one */
   double input;          /* positions of a tile's input */
   double x_size, y_size; /* bytes of an element */
   uc_cuda_work *w;
@@ -45,26 +52,32 @@ static double threads_of(const uc_cuda_kernel *k) { return (double)k->threads; }
 
 /* ---- operators ---- */
 
-/* Executed, also where the lanes of a warp differ: divisions by 12, calls by 45. */
+/* Instructions of a division, of a sigmoid (one exponential, one division), of a hardswish (zeros are divided by the slow path,
+   and some lane has one), and of what branches. */
+enum { DIVISION = 12, SIGMOID = 28, SLOW_DIVISION = 35, BRANCHES = 45 };
+
+/* Executed, also where the lanes of a warp differ. */
 static double op_instructions(upconv_op_kind kind) {
   switch (kind) {
   case UPCONV_OP_DIV:
   case UPCONV_OP_SOFTSIGN:
   case UPCONV_OP_SQRT:
   case UPCONV_OP_EXP:
-    return 12;
+    return DIVISION;
+  case UPCONV_OP_GELU_TANH:
+  case UPCONV_OP_SILU:
+  case UPCONV_OP_SIGMOID:
+    return SIGMOID;
+  case UPCONV_OP_HARDSWISH:
+    return SLOW_DIVISION;
   case UPCONV_OP_ELU:
   case UPCONV_OP_SELU:
   case UPCONV_OP_CELU:
   case UPCONV_OP_SOFTPLUS:
   case UPCONV_OP_GELU:
-  case UPCONV_OP_GELU_TANH:
-  case UPCONV_OP_SILU:
   case UPCONV_OP_MISH:
-  case UPCONV_OP_HARDSWISH:
-  case UPCONV_OP_SIGMOID:
   case UPCONV_OP_TANH:
-    return 45;
+    return BRANCHES;
   default:
     return 2;
   }
@@ -114,6 +127,18 @@ static double tail_instructions(const counting *c, double *tensors) {
   return sum + TENSOR_ELEMENT * *tensors;
 }
 
+/* Those of operators that branch: outputs are not finished side by side then, but one after the other. */
+static double serial_instructions(const counting *c) {
+  const uc_pass *pass = c->k->pass;
+  double sum = 0;
+  for (int i = 0; i < pass->step_count; i++) {
+    if (pass->step[i].kind != UC_STEP_OP) continue;
+    double each = op_instructions(c->e->lowered->tail->op[pass->step[i].op].kind);
+    if (each >= SLOW_DIVISION) sum += (i <= c->k->pool ? c->residues : 1) * each;
+  }
+  return sum;
+}
+
 /* ---- what all have in common ---- */
 
 /* Threads that a multiprocessor holds. */
@@ -156,6 +181,7 @@ static void count_tiles(counting *c) {
   c->w->teams = blocks_at_once(c->e, k) * (double)k->teams;
   c->w->warps = (double)uc_ceil_div(k->threads, 32);
   c->w->instructions = 32 * TILE * c->w->warps;
+  c->w->first_waits = k->resident;
 }
 
 static double x_elements(const counting *c) {
@@ -203,13 +229,54 @@ static double sectors(const counting *c, double channels) {
   return aligned ? 1 : 1 + (SECTOR - 4) / row;
 }
 
+/* Share of the tiles that reach beyond what is stored. */
+static double ragged_share(const counting *c) {
+  double whole = 1;
+  for (int a = 0; a < UC_AXES; a++) {
+    int64_t before = uc_cuda_before_first(c->k, a), tile = uc_max(1, c->k->tile[a]);
+    int64_t end = uc_max(1, c->target[a + 2]) + before;
+    whole *= (double)uc_max(0, end / tile - (before > 0)) / (double)uc_ceil_div(end, tile);
+  }
+  return 1 - whole;
+}
+
+/* By how much more of the second-level cache a warp's stores take than their bytes: `lanes` neighbours along W have `side` outputs
+   each, and store `together` of them at once. A store that takes every second output, say, touches all sectors and fills none. */
+static double spread_of_stores(const counting *c, int64_t lanes, int64_t side, double together) {
+  int64_t width = uc_max(1, c->target[4]), size = (int64_t)c->y_size, aligned = LINE;
+  int64_t bytes = uc_min(lanes * side, width) * size;
+  double sum = 0, places = 0;
+  while (width * size % aligned != 0 || bytes % aligned != 0) aligned /= 2;
+  for (int64_t at = 0; at < LINE; at += aligned, places++) {
+    double touched = (double)uc_ceil_div(at + bytes, SECTOR) - floor((double)at / SECTOR);
+    double parts = fmin(touched, together < (double)side ? (double)lanes : touched);
+    double lines = fmin((double)uc_ceil_div(at + bytes, LINE), (double)lanes);
+    sum += SECTOR * parts + PART_BYTES * fmax(0, lines - parts * SECTOR / LINE);
+  }
+  return (double)side / together * sum / places / (double)bytes;
+}
+
+/* Of whole tiles, and of ragged ones, whose outputs are stored one by one. */
+static double spread_of_tiles(const counting *c, int64_t lanes, int64_t side) {
+  if (y_last(c)) return sectors(c, 1);
+  double whole = spread_of_stores(c, lanes, side, outputs_of_store(c, side));
+  return whole + c->ragged * (spread_of_stores(c, lanes, side, 1) - whole);
+}
+
+/* Instructions of an output: bias, and its part of a store. */
+static double output_instructions(const counting *c, int64_t side) {
+  double whole = OUTPUT + STORE / outputs_of_store(c, side);
+  return whole + c->ragged * (OUTPUT + STORE + COMPARED - whole);
+}
+
 /* outputs: of a tile; of_thread: those whose code a thread goes through once; calls: in which it finishes them. */
 static void count_outputs(counting *c, double outputs, double of_thread, double calls, int64_t side,
                           double spread) {
   double tensors, tail = tail_instructions(c, &tensors);
-  double each = OUTPUT + STORE / outputs_of_store(c, side);
+  double each = output_instructions(c, side);
   c->w->finishing += outputs * each;
   c->w->instructions += outputs * tail;
+  c->w->serial += outputs * serial_instructions(c);
   c->w->finishing_code += of_thread * each;
   c->w->code += of_thread * tail;
   c->w->waits += tensors > 0 ? calls * HALF : 0;
@@ -272,6 +339,8 @@ static void count_products(counting *c) {
   double chunks = (double)uc_ceil_div(c->e->group_in, k->chunk);
   w->waits += rounds * chunks * staging_waits(c, k->chunk);
   count_staging(c, rounds * c->input * depth, 1, k->positions_at ? HALF : 1);
+  /* found before the first tile, one after the other */
+  if (k->positions_at) w->code += POSITION * ceil(c->input / threads);
   double kernel = (double)c->e->kernel_size * (double)k->bm, floats = depth * kernel;
   if (k->resident) {
     w->first_bytes += 4 * floats;
@@ -289,18 +358,21 @@ static void count_ffma(counting *c) {
   count_products(c);
   double outputs = volume(k->cells) * (double)k->bm * c->outputs_of_cell;
   double of_thread = (double)(k->thread_cells * k->mc * k->rt) * c->outputs_of_cell / c->residues;
-  count_outputs(c, outputs, of_thread, (double)(k->mc * k->residue_groups),
-                k->pool >= 0 ? 1 : k->residues[2], sectors(c, 1));
+  int64_t side = k->pool >= 0 ? 1 : k->residues[2];
+  c->ragged = ragged_share(c);
+  count_outputs(c, outputs, of_thread, (double)(k->mc * k->residue_groups), side,
+                spread_of_tiles(c, uc_min(32, k->lanes[2]), side));
 }
 
 /* ---- cuda-mma ---- */
 
-/* Rows of taps, which are sorted. */
+/* Rows of taps, which are sorted; without windows, their offsets. */
 static double tap_rows(const uc_cuda_kernel *k) {
   int64_t rows = 0;
   for (int64_t t = 0; t < k->tap_count; t++) {
     const int32_t *d = k->tap[t].delta, *before = t > 0 ? k->tap[t - 1].delta : d;
-    rows += t == 0 || d[0] != before[0] || d[1] != before[1];
+    rows +=
+        t == 0 || d[0] != before[0] || d[1] != before[1] || (k->vector == 1 && d[2] != before[2]);
   }
   return (double)rows;
 }
@@ -318,7 +390,7 @@ static void stage_mma(counting *c, double depth) {
   double together = (double)uc_max(1, k->x_vector), words = c->input * depth;
   c->w->instructions += words * (4 + 4 / together) + c->input / together * POSITION;
   c->w->near_bytes += words * c->x_size;
-  c->w->shared += 3 * words / 32;
+  c->w->shared += (3 + COPY / together) * words / 32;
   c->w->waits += HALF;
 }
 
@@ -350,21 +422,22 @@ static void count_mma(counting *c) {
   }
   double outputs = volume(k->cells) * c->outputs_of_cell * (double)k->bm;
   int64_t side = k->strip * (k->pool >= 0 ? 1 : k->residues[2]);
+  /* eight lanes of a warp have cells of one channel, strip by strip */
+  int64_t lanes = uc_max(1, uc_min(8, k->cells[2] / k->strip));
   count_outputs(c, outputs, 4 * mt * nt * c->outputs_of_cell, 2 * nt * (double)k->rounds, side,
-                sectors(c, 4));
+                y_last(c) ? sectors(c, 4) : spread_of_tiles(c, lanes, side));
 }
 
 /* ---- cuda-gemm ---- */
 
-/* Neighbours along W that are finished together; *spread: how many blocks share the sectors of a row of y. */
+/* Neighbours along W that are finished together; *spread: of the stores, by eight lanes for a channel. */
 static int64_t gemm_run(const counting *c, double *spread) {
   const uc_cuda_kernel *k = c->k;
-  *spread = sectors(c, (double)k->bm);
-  if (k->pool >= 0) return 1;
-  if (k->wide || k->held >= k->residues[2]) return k->residues[2];
-  double others = (double)k->residues[2] / (double)k->held;
-  *spread *= fmin(others, SECTOR / (c->y_size * (double)k->held));
-  return k->held;
+  int64_t side = k->pool >= 0 ? 1 : k->residues[2];
+  int64_t run = k->wide || k->pool >= 0 ? side : uc_min(k->held, side);
+  *spread = y_last(c) ? sectors(c, (double)k->bm)
+                      : spread_of_stores(c, uc_min(8, k->cells[2]), side, outputs_of_store(c, run));
+  return run;
 }
 
 static void count_gemm(counting *c) {
@@ -458,10 +531,13 @@ static void count_depthwise(counting *c) {
   w->shared += (cells * (inputs + kernel) + words) / 32;
   w->near_bytes += words * c->x_size + 4 * kernel * (double)k->bm;
   w->code += each;
-  w->waits += 1 + ceil(words / (WORDS_AT_ONCE * threads_of(k)));
+  w->waits += HALF + ceil(words / (WORDS_AT_ONCE * threads_of(k)));
   int64_t side = k->channels_fast || k->pool >= 0 ? 1 : k->residues[2];
+  c->ragged = ragged_share(c);
+  double spread = k->channels_fast ? sectors(c, (double)k->bm)
+                                   : spread_of_tiles(c, uc_min(32, k->cells[2]), side);
   count_outputs(c, cells * c->outputs_of_cell, c->outputs_of_cell, cells / threads_of(k), side,
-                sectors(c, (double)k->bm));
+                spread);
 }
 
 /* ---- cuda-flat ---- */
@@ -482,7 +558,9 @@ static void count_flat(counting *c) {
   w->finishing += 32 * fragments * (parts > 1 ? 4 : 2.5) * results;
   w->tensor += fragments * products * fragment_clocks(&c->e->target, false);
   w->near_bytes += words * c->x_size;
+  /* word by word: where one lies is read from a table, and then it */
   w->first_bytes += 4 * (double)f->weight_words;
+  w->first_waits += (double)f->weight_words / threads;
   w->waits += f->prefetch ? HALF : 1;
   /* tables, places and weights of a block */
   w->code += 300 + 15 * ceil(c->input / threads) + 20 * ceil(cells / threads) + 4 * products;
@@ -493,6 +571,7 @@ static void count_flat(counting *c) {
   w->instructions += y_last(c) ? POSITION * outputs : 32 * f->store_slots;
   w->shared += fragments * reads + outputs * c->y_size / 64 + words / 32;
   w->instructions += outputs * tail;
+  w->serial += outputs * serial_instructions(c);
   w->finishing_code += of_thread * 2.5;
   w->code += of_thread * tail;
   w->near_bytes += outputs * c->y_size * (1 + (tensors > 0));
@@ -508,7 +587,7 @@ static double scatter_step(const counting *c) {
 }
 
 static void count_scatter(counting *c) {
-  enum { PLANE_BY_ITSELF = 200, FRAGMENT_STORED = 30, CELL = 40, CODE = 1500 };
+  enum { PLANE_BY_ITSELF = 200, FRAGMENT_STORED = 30, CELL = 40, CODE = 1000 };
   const uc_cuda_kernel *k = c->k;
   const uc_cuda_scatter *s = &k->scattered;
   uc_cuda_work *w = c->w;
@@ -525,8 +604,9 @@ static void count_scatter(counting *c) {
   w->first_bytes += 4 * (double)c->e->weight_floats;
   w->waits += HALF * s->planes;
   w->code += CODE;
+  int64_t side = k->pool >= 0 ? 1 : k->residues[2];
   count_outputs(c, cells * c->outputs_of_cell, c->outputs_of_cell, ceil(cells / threads_of(k)),
-                k->pool >= 0 ? 1 : k->residues[2], sectors(c, 1));
+                side, spread_of_tiles(c, uc_min(32, k->cells[2]), side));
 }
 
 /* ---- passes with tile buffers ---- */

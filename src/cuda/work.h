@@ -16,9 +16,11 @@ typedef struct uc_cuda_work {
   /* of a block before its first tile */
   double code, finishing_code; /* instructions of a thread that come one after the other */
   double first_bytes;          /* weights that stay */
+  double first_waits;          /* for them, one after the other */
   /* of one tile */
   double warps;        /* of its team */
   double instructions; /* products, staging, operators */
+  double serial;       /* of the operators': those that the next output waits for */
   double finishing;    /* bias, conversion and stores: of what candidates do differently well */
   double tensor;       /* clocks of the tensor cores */
   double shared;       /* clocks of shared memory, were there no conflicts */
