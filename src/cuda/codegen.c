@@ -93,13 +93,6 @@ static bool has_borders(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   return borders;
 }
 
-/* Whether what follows the convolution is so long that its code is to exist once: unrolled for every sum of a thread it takes the
-   compiler tens of seconds, and the device to fetch it as well. */
-static bool has_long_tail(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  enum { LONG = 24 };
-  return uc_cuda_tail_instructions(e, k) > LONG;
-}
-
 /* Of the candidates whose threads have two cells side by side, and finish only tiles of the plan's own extents fast. */
 static void emit_pair_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k,
                               upconv_dtype type) {
@@ -107,7 +100,7 @@ static void emit_pair_defines(uc_text *text, const uc_cuda_engine *e, const uc_c
   uc_text_add(text, "#define WIDTH %s\n", width[nominal_width(e, k, type)]);
   uc_cuda_emit_define(text, "LANES_MEET", lanes_meet(e, k, type));
   uc_cuda_emit_define(text, "BORDERS", has_borders(e, k));
-  uc_cuda_emit_define(text, "ROLLED", has_long_tail(e, k));
+  uc_cuda_emit_define(text, "ROLLED", uc_cuda_long_tail(e, k));
 }
 
 /* What the inner product alone needs. */

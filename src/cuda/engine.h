@@ -100,6 +100,7 @@ typedef struct uc_cuda_phase {
   int64_t
       row_pitch; /* elements from row to row where finished rows meet in shared memory first, or 0 */
   bool gaps;     /* a product has rows whose residue has no tap there */
+  double clocks; /* that a multiprocessor should take for all of its tiles */
 } uc_cuda_phase;
 
 enum { UC_CUDA_PANEL_PARTS = 4 };

@@ -10,6 +10,7 @@
 
 #include "../checked.h"
 #include "shape.h"
+#include "work.h"
 
 enum {
   RUN = 8,
@@ -40,16 +41,20 @@ enum {
   SECTOR = 32
 };
 
-/* Clocks of one multiprocessor: bytes of the second-level cache, and of shared memory, in one; a stage, besides its products;
-   an output, of all threads, and one that goes through shared memory, where each row of a channel takes time; to begin and end a
-   job; to begin at all. Fitted to an H200 (docs/DECISIONS.md). */
-static const double L2_BYTES = 36, SHARED_BYTES = 128, STAGE = 40, OUTPUT = 0.105, ROW_OUTPUT = 0.3,
-                    ROW = 20, JOB = 400, BEGIN = 1500;
+/* Clocks of one multiprocessor: bytes of the second-level cache, and of shared memory, in one; a stage at least, from weights that
+   are there to products that are; to begin and end a job; to begin at all. Fitted to an H200 (docs/DECISIONS.md). */
+static const double L2_BYTES = 38, SHARED_BYTES = 128, LEAST_STAGE = 250, JOB = 1150, BEGIN = 1750;
+/* The same of an output: of its own, if it is stored alone, if it is known cell by cell what y holds; one that goes through shared
+   memory, where each row of a channel takes time. */
+static const double OUTPUT = 0.073, ALONE = 0.034, BORDER = 0.145, ROW_OUTPUT = 0.243, ROW = 24;
+/* The same of an output that four warps finish while others multiply: an instruction of the tail, an element that it reads, and moving
+   one group's sums past code that exists once. */
+static const double TAIL = 0.0195, ELEMENT = 1.14, MOVED = 0.0107;
 /* Bytes of the second-level cache that an output takes where sectors are put together from pieces: of two elements or more, or of
    single ones. */
-static const double OF_PIECES = 18, OF_ELEMENTS = 56;
+static const double OF_PIECES = 6.5, OF_ELEMENTS = 90;
 /* How well units work side by side: 1 is one after the other, infinity as long as the slowest. */
-static const double OVERLAP = 8;
+static const double OVERLAP = 6;
 
 typedef struct tiling {
   int64_t held, groups, teams_m, teams_n, quads, stages, crews;
@@ -65,6 +70,8 @@ typedef struct setting {
   const uc_cuda_kernel *k;
   const int64_t *extent, width; /* in cells; of the result, along W */
   int64_t units, y_size;        /* of a group's channels; bytes */
+  double tail;                  /* clocks of what follows the convolution, for an output */
+  bool rolled;                  /* its code exists once */
   int64_t span[MOST_HELD + 1]
               [UC_AXES]; /* of the taps of a group of residues, by how many are held */
 } setting;
@@ -194,6 +201,23 @@ static double stored_bytes(const setting *s, const tiling *t) {
   return fmod(row, 2 * size) == 0 ? OF_PIECES : OF_ELEMENTS;
 }
 
+/* Whether some tiles reach beyond the extents. */
+static bool has_borders(const setting *s, const tiling *t) {
+  bool borders = uc_max(1, s->e->lowered->conv.batch) % t->samples != 0;
+  for (int a = 0; a < UC_AXES; a++) borders = borders || s->extent[a] % t->cells[a] != 0;
+  return borders;
+}
+
+/* To finish an output. */
+static double output_clocks(const setting *s, const tiling *t) {
+  double tail = s->tail + (s->rolled ? (double)t->groups * MOVED : 0), own = ROW_OUTPUT;
+  if (!t->stages_rows) {
+    own = OUTPUT + (has_borders(s, t) ? BORDER : 0);
+    if (s->width % 2 != 0 || s->e->lowered->source.y_layout == UPCONV_CHANNELS_LAST) own += ALONE;
+  }
+  return own + tail / (double)(t->teams_m * t->teams_n);
+}
+
 static double together(const double *part, int count) {
   double sum = 0;
   for (int i = 0; i < count; i++) sum += pow(part[i], OVERLAP);
@@ -216,15 +240,15 @@ static void estimate(const setting *s, tiling *t) {
   double taps = (double)s->k->tap_count * (double)t->held / (double)uc_volume(s->k->residues);
   double units = (double)(uc_ceil_div(s->units, t->quads) * t->quads), steps = taps * units / 2;
   double teams = (double)(t->teams_m * t->teams_n);
-  double products = steps * (teams * product_clocks(t) + 2 / (double)t->quads * STAGE);
+  double of_stage = teams * (double)t->quads / 2 * product_clocks(t);
+  double products = 2 * steps / (double)t->quads * fmax(of_stage, LEAST_STAGE);
   double copied = steps * (double)(t->teams_m * PANEL) * 2 * UNIT_BYTES +
                   units * (double)positions(s, t) * UNIT_BYTES;
   double read = steps * teams * (PANEL + (double)t->groups * RUN) * 2 * UNIT_BYTES;
   double outputs = teams * TEAM_THREADS * (double)(t->held * t->groups * 4);
   double kept = s->k->pool >= 0 ? outputs / (double)t->held : outputs;
-  double stored = kept * stored_bytes(s, t), issued = outputs * OUTPUT;
-  if (t->stages_rows)
-    issued = outputs * ROW_OUTPUT + kept / (double)(t->cells[2] * outputs_of_cell(s)) * ROW;
+  double stored = kept * stored_bytes(s, t), issued = outputs * output_clocks(s, t);
+  if (t->stages_rows) issued += kept / (double)(t->cells[2] * outputs_of_cell(s)) * ROW;
   double shared = (read + copied) / SHARED_BYTES;
   const double one[] = {products, copied / L2_BYTES, shared},
                two[] = {products, (copied + stored) / L2_BYTES, shared, issued};
@@ -260,8 +284,8 @@ static void try_box(const setting *s, tiling *t, tiling *best) {
   if (!find_groups(s, t)) return;
   for (t->teams_m = 1; t->teams_m * t->teams_n <= MOST_TEAMS; t->teams_m++) {
     if (t->teams_m > 1 && s->e->group_out <= PANEL) break;
-    for (t->quads = LEAST_QUADS; t->quads <= MOST_QUADS; t->quads *= 2) {
-      if (t->quads > LEAST_QUADS && t->quads >= 2 * s->units) break;
+    for (t->quads = LEAST_QUADS; t->quads <= MOST_QUADS; t->quads += 2) {
+      if (t->quads > LEAST_QUADS && t->quads >= s->units + 2) break;
       for (t->crews = 1; t->crews * t->teams_m * t->teams_n <= MOST_TEAMS; t->crews++)
         for (int rows = 0; rows <= can_stage_rows(s, t); rows++) {
           t->stages_rows = rows;
@@ -407,6 +431,8 @@ const char *uc_cuda_shape_panel(const uc_cuda_engine *e, uc_cuda_kernel *k,
   s.units = uc_ceil_div(e->group_in, of_unit);
   bool last = k->pass->result == e->program.value_count - 1;
   s.y_size = (int64_t)upconv_dtype_size(last ? e->lowered->source.y_dtype : UPCONV_F32);
+  s.tail = uc_cuda_tail_instructions(e, k) * TAIL + uc_cuda_tail_loads(e, k) * ELEMENT;
+  s.rolled = uc_cuda_long_tail(e, k);
   measure_spans(&s);
   tiling best;
   choose_tiling(&s, &best);

@@ -37,10 +37,15 @@ enum {
   MOST_TAPS = 4096
 };
 
-/* Clocks of one multiprocessor: a unit of x that is brought, in issue slots of a scheduler; a round trip to memory; to begin;
-   to finish a sum, four warps side by side; to put eight rows together and copy them. */
-static const double ROWS = 200, UNIT = 0.16, LATENCY = 900, BEGIN = 2000, FINISH = 2.5,
-                    L2_BYTES = 28;
+/* Clocks of one multiprocessor: a word of x that is brought, and to look whether it is finite; a round trip to memory; a tile by
+   itself; to begin. Bytes of the second-level cache in a clock. Fitted to an H200 (docs/DECISIONS.md). */
+static const double WORD = 0.072, LOOK = 0.096, LATENCY = 750, TILE = 885, BEGIN = 1620,
+                    L2_BYTES = 50;
+/* Clocks to finish a sum, four warps side by side: by itself, if it is stored alone, an instruction of the tail, an element that
+   it reads; to put eight rows together and copy them. */
+static const double FINISH = 5.9, ALONE = 9.5, TAIL = 1.03, ELEMENT = 32, ROWS = 141;
+/* By how much longer products take than the tensor cores would alone; how well units work side by side. */
+static const double PRODUCT = 1.09, OVERLAP = 2.1;
 
 static int64_t places(const uc_cuda_kernel *k) { return k->residues[0] * k->residues[1]; }
 
@@ -176,6 +181,7 @@ typedef struct setting {
   const int64_t *extent;
   int64_t panel_blocks;           /* of channels: each has all panels once */
   int64_t y_size, width, of_cell; /* bytes of an output; outputs of a row of y; of a cell along W */
+  double finish;                  /* clocks of a sum, with what follows the convolution */
 } setting;
 
 static void part_of(const tiling *t, int64_t part[UC_AXES]) {
@@ -235,19 +241,26 @@ static bool fit(const setting *s, tiling *t) {
 /* Clocks of a product: a multiprocessor multiplies four columns in a clock, or reads 128 bytes of shared memory. */
 static double product_clocks(const tiling *t) {
   double columns = (double)(t->groups * GROUP);
-  return fmax(columns / 2, 16 + columns / 4);
+  return PRODUCT * fmax(columns / 2, 16 + columns / 4);
 }
 
 /* Clocks of the second-level cache for y: sectors that are not written as a whole take longer. Where rows are no multiples of
    sectors, both ends of a run are such, and what a lane's neighbours do not store with it is a run. */
 static double store_clocks(const setting *s, const tiling *t, double outputs) {
-  static const double PIECE = 2.0;
+  static const double PIECE = 1.4;
   double bytes = outputs * (double)s->y_size, lanes = (double)(GROUP * s->of_cell * s->y_size);
   if (s->width * s->y_size % SECTOR == 0) return bytes / L2_BYTES;
   if (t->row_pitch > 0) return bytes / L2_BYTES + bytes / (lanes * (double)t->groups) * 2 * PIECE;
   int64_t of_lane = uc_min(VECTOR_BYTES, 2 * s->of_cell * s->y_size);
   bool together = s->width * s->y_size % of_lane == 0;
   return bytes / L2_BYTES + bytes / lanes * (together ? 2 : 4) * PIECE;
+}
+
+/* Whether outputs are stored one by one, for rows of y are not aligned to half of what a lane has. */
+static bool stores_alone(const setting *s) {
+  int64_t of_lane = uc_min(VECTOR_BYTES, 2 * s->of_cell * s->y_size);
+  return s->width * s->y_size % uc_max(1, of_lane / 2) != 0 ||
+         s->e->lowered->source.y_layout == UPCONV_CHANNELS_LAST;
 }
 
 /* Bytes of x that come from the second-level cache for a tile: whole sectors of its rows. */
@@ -281,19 +294,20 @@ static void estimate(const setting *s, tiling *t) {
   double units = (double)x_bytes(s, t) / UNIT_BYTES, words = s->e->word == UPCONV_F32 ? 4 : 8;
   double of_place = s->k->pool >= 0 ? (double)p->panels : (double)p->pairs;
   double finishing =
-      sums * FINISH +
+      sums * (s->finish + (t->row_pitch == 0 && stores_alone(s) ? ALONE : 0)) +
       (t->row_pitch > 0 ? parts * (double)(p->panels * t->held) / of_place * ROWS : 0);
-  double issue = finishing + units * words * UNIT;
+  double issue = finishing + units * words * (WORD + (p->gaps ? LOOK : 0));
   /* copying warps load 32 words a thread together; a team finishes while the other multiplies */
   double copying = ceil(units * words / (32.0 * COPIERS)) * LATENCY;
   double alone = products / 2 + finishing * 2;
   const double part[] = {products, issue, copying, alone,
                          near_bytes(s, cells) / L2_BYTES + store_clocks(s, t, outputs * there)};
   double clocks = 0;
-  for (int i = 0; i < 5; i++) clocks += pow(part[i], 3);
+  for (int i = 0; i < 5; i++) clocks += pow(part[i], OVERLAP);
   double weights = (double)(t->rounds * round_bytes(s, t));
-  t->clocks = ceil(tiles / (double)uc_max(1, s->e->target.sm_count)) * cbrt(clocks) + BEGIN +
-              fmax(weights / L2_BYTES, copying);
+  t->clocks =
+      ceil(tiles / (double)uc_max(1, s->e->target.sm_count)) * (pow(clocks, 1 / OVERLAP) + TILE) +
+      BEGIN + fmax(weights / L2_BYTES, copying);
 }
 
 /* Parts along each axis, powers of two: none that lies beyond the extent as a whole. */
@@ -362,6 +376,7 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t, 
   p->groups = t->groups;
   p->group_axis = t->axis;
   p->row_pitch = t->row_pitch;
+  p->clocks = t->clocks;
   part_of(t, p->part);
   cells_of(t, k->cells);
   for (int a = 0; a < UC_AXES; a++) k->x_size[a] = uc_cuda_input_size(k, a, k->cells[a]);
@@ -373,7 +388,7 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t, 
   k->copiers = COPIERS;
   k->steps_ahead = UNITS_AHEAD;
   bool many = p->panels * p->held * p->groups * 4 >
-              (uc_cuda_tail_reads(e, k) ? MANY_SUMS_READING : MANY_SUMS);
+              (uc_cuda_tail_loads(e, k) > 0 ? MANY_SUMS_READING : MANY_SUMS);
   k->registers_kept = many ? KEPT_REGISTERS : EVEN_REGISTERS;
   k->registers_taken = many ? TAKEN_REGISTERS : REST_REGISTERS;
   k->rt = k->pool >= 0 ? uc_volume(k->residues) : k->residues[2];
@@ -403,6 +418,7 @@ const char *uc_cuda_shape_phase(const uc_cuda_engine *e, uc_cuda_kernel *k,
   s.y_size = (int64_t)upconv_dtype_size(last ? e->lowered->source.y_dtype : UPCONV_F32);
   s.width = width;
   s.of_cell = k->pool >= 0 ? 1 : k->residues[2];
+  s.finish = FINISH + uc_cuda_tail_instructions(e, k) * TAIL + uc_cuda_tail_loads(e, k) * ELEMENT;
   s.panel_blocks = uc_ceil_div(uc_ceil_div(e->group_out, BLOCK), p->fragments);
   tiling best = {.clocks = 0};
   choose_tiling(&s, &best);

@@ -91,18 +91,23 @@ double uc_cuda_tail_instructions(const uc_cuda_engine *e, const uc_cuda_kernel *
   return sum;
 }
 
-bool uc_cuda_tail_reads(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  bool reads = false;
+bool uc_cuda_long_tail(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  enum { LONG = 24 };
+  return uc_cuda_tail_instructions(e, k) > LONG;
+}
+
+int uc_cuda_tail_loads(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  int loads = 0;
   for (int i = 0; i < k->pass->step_count; i++) {
     if (k->pass->step[i].kind != UC_STEP_OP) continue;
     const upconv_op *op = &e->lowered->tail->op[k->pass->step[i].op];
     for (int j = 0; j < UPCONV_MAX_OPERANDS; j++) {
       const upconv_operand *o = &op->operand[j];
-      reads = reads || o->kind == UPCONV_OPERAND_TENSOR ||
-              (o->kind == UPCONV_OPERAND_VALUE && e->program.kept[o->index]);
+      loads += o->kind == UPCONV_OPERAND_TENSOR ||
+               (o->kind == UPCONV_OPERAND_VALUE && e->program.kept[o->index]);
     }
   }
-  return reads;
+  return loads;
 }
 
 static int tensor_operands(const upconv_op *op) {
@@ -472,44 +477,16 @@ static void count_gemm(counting *c) {
 
 /* ---- cuda-phase ---- */
 
-/* Two teams multiply in turns while others bring the next tile's input. */
-static void count_phase(counting *c) {
-  enum { UNIT_BYTES = 16, PANEL_BYTES = 2048, GROUP = 8, TEAM_THREADS = 128 };
-  const uc_cuda_kernel *k = c->k;
-  const uc_cuda_phase *p = &k->phases;
-  uc_cuda_work *w = c->w;
-  double parts = volume(k->cells) / volume(p->part) * (double)k->rounds;
-  double columns = (double)(p->groups * GROUP), panels = (double)(p->panels * p->held);
-  double products = (double)(p->steps * p->product_count * p->held);
-  w->tensor = parts * products * columns / 2;
-  double bytes = PANEL_BYTES + columns * 2 * UNIT_BYTES;
-  w->shared = parts * products * bytes / 128;
-  w->instructions += parts * products * 4 * 8;
-  double units = c->input * (double)p->quads, loads = c->e->word == UPCONV_F32 ? 4 : 8;
-  w->instructions += units * (loads * 4 + 4) + c->input * POSITION;
-  w->near_bytes += units * loads * c->x_size;
-  w->shared += units / 8;
-  w->waits += HALF * ceil(units * loads / (32 * (double)k->copiers));
-  w->code += products * 4;
-  w->first_bytes += (double)k->rounds * products * PANEL_BYTES;
-  double sums = parts * panels * (double)p->groups * 4 * TEAM_THREADS;
-  double outputs = k->pool >= 0 ? sums / c->residues : sums;
-  int64_t side = k->pool >= 0 ? 2 : 2 * k->residues[2];
-  w->instructions += sums;
-  count_outputs(c, outputs, panels * (double)p->groups * 4 * c->outputs_of_cell / c->residues, 0,
-                side, sectors(c, 8));
-}
+/* Counted where its tiles are chosen. */
+static void count_phase(counting *c) { c->w->clocks = c->k->phases.clocks; }
 
 /* ---- cuda-panel ---- */
 
 /* Counted where its tiles are chosen, but for the kernel before it. */
 static void count_panel(counting *c) {
-  enum { UNIT_BYTES = 16, SLOTS = 128 }; /* of the schedulers, in a clock, for single threads */
+  enum { UNIT_BYTES = 16 };
   const uc_cuda_kernel *k = c->k;
-  double tensors,
-      tail = tail_instructions(c, &tensors) / (k->pool >= 0 ? 1 : c->residues) * c->outputs_of_cell;
-  double outputs = elements(c->target) / fmax(1, (double)c->e->target.sm_count);
-  c->w->clocks = k->panels.clocks + outputs * tail / SLOTS;
+  c->w->clocks = k->panels.clocks;
   double x = x_elements(c), positions = x / (double)c->e->lowered->conv.in_channels;
   double units = (double)(k->chunks * k->panels.quads * c->e->lowered->conv.groups);
   c->w->rows_bytes = x * c->x_size + positions * units * UNIT_BYTES;

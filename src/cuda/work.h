@@ -33,8 +33,12 @@ typedef struct uc_cuda_work {
 /* Instructions of the operators of a pass for one output, those before a pool counted once. */
 double uc_cuda_tail_instructions(const uc_cuda_engine *engine, const uc_cuda_kernel *kernel);
 
-/* Whether operators of a pass read tensors, or other values that lie in memory. */
-bool uc_cuda_tail_reads(const uc_cuda_engine *engine, const uc_cuda_kernel *kernel);
+/* Whether what follows the convolution is so long that its code is to exist once: unrolled for every sum of a thread it takes the
+   compiler tens of seconds, and the device to fetch it as well. */
+bool uc_cuda_long_tail(const uc_cuda_engine *engine, const uc_cuda_kernel *kernel);
+
+/* Operands of a pass's operators that are tensors, or other values that lie in memory. */
+int uc_cuda_tail_loads(const uc_cuda_engine *engine, const uc_cuda_kernel *kernel);
 
 /* shape: of every value at the nominal sizes. */
 void uc_cuda_count_work(const uc_cuda_engine *engine, const uc_cuda_kernel *kernel,
