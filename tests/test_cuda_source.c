@@ -291,7 +291,7 @@ static void channels_as_rows(void) {
   check_lines("n16 ci256 co128 in8x8x8 k4 s2 p1 math=tf32", "cuda-panel",
               (const char *const[]){"#define HELD 2", "#define GROUPS 17", "#define GROUP_STEP 10",
                                     "#define XW 10", "#define XH 9", "#define BM 64",
-                                    "#define LANES_MEET 1",
+                                    "#define WIDTH WHOLE", "#define BORDERS 0",
                                     "__constant__ const int part_position[] = {0, 180};",
                                     "#define TAPS 64", "#define CHUNKS 8", NULL});
   /* two rows of 65 cells: 66, to be an even number; heavy groups of residues come first */
@@ -308,10 +308,17 @@ static void channels_as_rows(void) {
                                     "#define SUMS_POOLED 1", NULL});
 }
 
-/* Four lanes exchange halves of their runs where these lie side by side: not if a lane has two runs in a row. */
+/* Runs are stored as the plan's own rows are aligned. Where to half a run, four lanes exchange halves if these lie side by side: not
+   if a lane has two runs in a row. */
 static void lanes_that_meet(void) {
   check_lines("n1 ci8 co8 in1024 k2 s2 math=tf32", "cuda-phase",
-              (const char *const[]){"#define RUN 4", "#define LANES_MEET 1", NULL});
+              (const char *const[]){"#define RUN 4", "#define WIDTH WHOLE", "#define LANES_MEET 0",
+                                    "#define BORDERS 0", NULL});
+  check_lines("n1 ci8 co8 in1023 k2 s2 math=tf32", "cuda-phase",
+              (const char *const[]){"#define RUN 4", "#define WIDTH HALVES", "#define LANES_MEET 1",
+                                    "#define BORDERS 1", NULL});
+  check_lines("n1 ci8 co8 in1024 k2 s2 math=tf32 layout=ndhwc", "cuda-phase",
+              (const char *const[]){"#define WIDTH APART", "#define LANES_MEET 0", NULL});
   check_lines("n1 ci8 co8 in1024 k4 s4 p1 math=tf32", "cuda-phase",
               (const char *const[]){"#define RUN 4", "#define LANES_MEET 0", NULL});
   check_lines("n2 ci32 co20 in9x24 k1x4 s1x4 math=tf32", "cuda-panel",

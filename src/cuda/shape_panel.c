@@ -41,20 +41,55 @@ enum {
   SECTOR = 32
 };
 
-/* Clocks of one multiprocessor: bytes of the second-level cache, and of shared memory, in one; a stage at least, from weights that
-   are there to products that are; to begin and end a job; to begin at all. Fitted to an H200 (docs/DECISIONS.md). */
-static const double L2_BYTES = 38, SHARED_BYTES = 128, LEAST_STAGE = 250, JOB = 1150, BEGIN = 1750;
-/* The same of an output: of its own, if it is stored alone, if it is known cell by cell what y holds; one that goes through shared
-   memory, where each row of a channel takes time. */
-static const double OUTPUT = 0.073, ALONE = 0.034, BORDER = 0.145, ROW_OUTPUT = 0.243, ROW = 24;
-/* The same of an output that four warps finish while others multiply: an instruction of the tail, an element that it reads, and moving
-   one group's sums past code that exists once. */
-static const double TAIL = 0.0195, ELEMENT = 1.14, MOVED = 0.0107;
-/* Bytes of the second-level cache that an output takes where sectors are put together from pieces: of two elements or more, or of
-   single ones. */
-static const double OF_PIECES = 6.5, OF_ELEMENTS = 90;
-/* How well units work side by side: 1 is one after the other, infinity as long as the slowest. */
-static const double OVERLAP = 6;
+/* Clocks of one multiprocessor, fitted to an H200 (docs/DECISIONS.md). */
+typedef struct rates {
+  double l2_bytes; /* of the second-level cache, in one */
+  double stage,
+      least_stage;   /* besides its products; from weights that are there to products that are */
+  double job, begin; /* to begin and end a job; to begin at all */
+  double output, alone,
+      border; /* of an output of all threads: itself; if it is stored alone; if it is known cell by cell what y holds */
+  double row_output,
+      row; /* of an output that goes through shared memory; of a row of a channel there */
+  double tail, element,
+      moved; /* of an output that four warps finish: an instruction of the tail; an element that it reads; moving a
+                                group's sums past code that exists once */
+  double of_pieces,
+      of_elements; /* bytes of the second-level cache that an output takes where sectors are put together from pieces:
+                                of two elements or more, or of single ones */
+  double
+      overlap; /* how well units work side by side: 1 is one after the other, infinity as long as the slowest */
+} rates;
+
+/* From tilings that were measured side by side: what is the same for all of a problem's does not matter. */
+static const rates tilings = {.l2_bytes = 36,
+                              .stage = 40,
+                              .least_stage = 240,
+                              .job = 400,
+                              .begin = 1500,
+                              .output = 0.105,
+                              .row_output = 0.3,
+                              .row = 20,
+                              .of_pieces = 18,
+                              .of_elements = 56,
+                              .overlap = 8};
+/* From some 190 problems, to compare with other candidates. */
+static const rates problems = {.l2_bytes = 35,
+                               .least_stage = 240,
+                               .job = 914,
+                               .begin = 1640,
+                               .output = 0.099,
+                               .alone = 0.017,
+                               .border = 0.043,
+                               .row_output = 0.28,
+                               .row = 24,
+                               .tail = 0.018,
+                               .element = 1.2,
+                               .moved = 0.013,
+                               .of_pieces = 12,
+                               .of_elements = 82,
+                               .overlap = 7.3};
+static const double SHARED_BYTES = 128;
 
 typedef struct tiling {
   int64_t held, groups, teams_m, teams_n, quads, stages, crews;
@@ -68,10 +103,10 @@ typedef struct tiling {
 typedef struct setting {
   const uc_cuda_engine *e;
   const uc_cuda_kernel *k;
-  const int64_t *extent, width; /* in cells; of the result, along W */
-  int64_t units, y_size;        /* of a group's channels; bytes */
-  double tail;                  /* clocks of what follows the convolution, for an output */
-  bool rolled;                  /* its code exists once */
+  const int64_t *extent, width;         /* in cells; of the result, along W */
+  int64_t units, y_size;                /* of a group's channels; bytes */
+  double tail_instructions, tail_loads; /* for an output */
+  bool rolled;                          /* its code exists once */
   int64_t span[MOST_HELD + 1]
               [UC_AXES]; /* of the taps of a group of residues, by how many are held */
 } setting;
@@ -191,14 +226,14 @@ static double product_clocks(const tiling *t) {
 }
 
 /* Where rows are no whole sectors, or their elements come from different blocks, sectors are put together from pieces. */
-static double stored_bytes(const setting *s, const tiling *t) {
+static double stored_bytes(const setting *s, const tiling *t, const rates *r) {
   double size = (double)s->y_size, row = (double)s->width * size;
   if (s->e->lowered->source.y_layout == UPCONV_CHANNELS_LAST) return SECTOR;
   if (t->stages_rows)
     return size * (1 + (double)SECTOR / (row * (double)t->cells[2] / (double)s->extent[2]));
-  if (s->k->pool < 0 && t->held < s->k->residues[2]) return OF_ELEMENTS;
+  if (s->k->pool < 0 && t->held < s->k->residues[2]) return r->of_elements;
   if (fmod(row, SECTOR) == 0) return size;
-  return fmod(row, 2 * size) == 0 ? OF_PIECES : OF_ELEMENTS;
+  return fmod(row, 2 * size) == 0 ? r->of_pieces : r->of_elements;
 }
 
 /* Whether some tiles reach beyond the extents. */
@@ -209,19 +244,22 @@ static bool has_borders(const setting *s, const tiling *t) {
 }
 
 /* To finish an output. */
-static double output_clocks(const setting *s, const tiling *t) {
-  double tail = s->tail + (s->rolled ? (double)t->groups * MOVED : 0), own = ROW_OUTPUT;
+static double output_clocks(const setting *s, const tiling *t, const rates *r) {
+  double tail = s->tail_instructions * r->tail + s->tail_loads * r->element +
+                (s->rolled ? (double)t->groups * r->moved : 0);
+  double own = r->row_output;
   if (!t->stages_rows) {
-    own = OUTPUT + (has_borders(s, t) ? BORDER : 0);
-    if (s->width % 2 != 0 || s->e->lowered->source.y_layout == UPCONV_CHANNELS_LAST) own += ALONE;
+    own = r->output + (has_borders(s, t) ? r->border : 0);
+    if (s->width % 2 != 0 || s->e->lowered->source.y_layout == UPCONV_CHANNELS_LAST)
+      own += r->alone;
   }
   return own + tail / (double)(t->teams_m * t->teams_n);
 }
 
-static double together(const double *part, int count) {
+static double together(const double *part, int count, double overlap) {
   double sum = 0;
-  for (int i = 0; i < count; i++) sum += pow(part[i], OVERLAP);
-  return pow(sum, 1 / OVERLAP);
+  for (int i = 0; i < count; i++) sum += pow(part[i], overlap);
+  return pow(sum, 1 / overlap);
 }
 
 /* Jobs of a multiprocessor, of the average group of residues. */
@@ -236,25 +274,26 @@ static double jobs_of(const setting *s, const tiling *t) {
 }
 
 /* A crew alone multiplies and then finishes; of two, one finishes while the other one multiplies. */
-static void estimate(const setting *s, tiling *t) {
+static double estimate(const setting *s, const tiling *t, const rates *r) {
   double taps = (double)s->k->tap_count * (double)t->held / (double)uc_volume(s->k->residues);
   double units = (double)(uc_ceil_div(s->units, t->quads) * t->quads), steps = taps * units / 2;
   double teams = (double)(t->teams_m * t->teams_n);
   double of_stage = teams * (double)t->quads / 2 * product_clocks(t);
-  double products = 2 * steps / (double)t->quads * fmax(of_stage, LEAST_STAGE);
+  double products = 2 * steps / (double)t->quads * fmax(of_stage + r->stage, r->least_stage);
   double copied = steps * (double)(t->teams_m * PANEL) * 2 * UNIT_BYTES +
                   units * (double)positions(s, t) * UNIT_BYTES;
   double read = steps * teams * (PANEL + (double)t->groups * RUN) * 2 * UNIT_BYTES;
   double outputs = teams * TEAM_THREADS * (double)(t->held * t->groups * 4);
   double kept = s->k->pool >= 0 ? outputs / (double)t->held : outputs;
-  double stored = kept * stored_bytes(s, t), issued = outputs * output_clocks(s, t);
-  if (t->stages_rows) issued += kept / (double)(t->cells[2] * outputs_of_cell(s)) * ROW;
+  double stored = kept * stored_bytes(s, t, r), issued = outputs * output_clocks(s, t, r);
+  if (t->stages_rows) issued += kept / (double)(t->cells[2] * outputs_of_cell(s)) * r->row;
   double shared = (read + copied) / SHARED_BYTES;
-  const double one[] = {products, copied / L2_BYTES, shared},
-               two[] = {products, (copied + stored) / L2_BYTES, shared, issued};
-  double job = t->crews > 1 ? together(two, 4) : together(one, 3) + issued + stored / L2_BYTES;
-  double end = t->crews > 1 ? issued + stored / L2_BYTES : 0; /* of the last job */
-  t->clocks = jobs_of(s, t) * (job + JOB) + end + BEGIN;
+  const double one[] = {products, copied / r->l2_bytes, shared},
+               two[] = {products, (copied + stored) / r->l2_bytes, shared, issued};
+  double job = t->crews > 1 ? together(two, 4, r->overlap)
+                            : together(one, 3, r->overlap) + issued + stored / r->l2_bytes;
+  double end = t->crews > 1 ? issued + stored / r->l2_bytes : 0; /* of the last job */
+  return jobs_of(s, t) * (job + r->job) + end + r->begin;
 }
 
 /* ---- the choice ---- */
@@ -290,7 +329,7 @@ static void try_box(const setting *s, tiling *t, tiling *best) {
         for (int rows = 0; rows <= can_stage_rows(s, t); rows++) {
           t->stages_rows = rows;
           if (!fit(s, t)) continue;
-          estimate(s, t);
+          t->clocks = estimate(s, t, &tilings);
           if (best->clocks == 0 || t->clocks < best->clocks) *best = *t;
         }
     }
@@ -391,7 +430,7 @@ static void settle(uc_cuda_kernel *k, const setting *s, const tiling *t) {
   p->crews = t->crews;
   p->quads = t->quads;
   p->blocks = uc_ceil_div(s->e->group_out, t->teams_m * PANEL);
-  p->clocks = t->clocks;
+  p->clocks = estimate(s, t, &problems);
   p->round_runs = t->stages_rows ? round_runs(s, t, &p->row_pitch) : 0;
   p->part_count = t->parts;
   memcpy(p->part_position, t->part, sizeof p->part_position);
@@ -431,7 +470,8 @@ const char *uc_cuda_shape_panel(const uc_cuda_engine *e, uc_cuda_kernel *k,
   s.units = uc_ceil_div(e->group_in, of_unit);
   bool last = k->pass->result == e->program.value_count - 1;
   s.y_size = (int64_t)upconv_dtype_size(last ? e->lowered->source.y_dtype : UPCONV_F32);
-  s.tail = uc_cuda_tail_instructions(e, k) * TAIL + uc_cuda_tail_loads(e, k) * ELEMENT;
+  s.tail_instructions = uc_cuda_tail_instructions(e, k);
+  s.tail_loads = uc_cuda_tail_loads(e, k);
   s.rolled = uc_cuda_long_tail(e, k);
   measure_spans(&s);
   tiling best;

@@ -37,15 +37,46 @@ enum {
   MOST_TAPS = 4096
 };
 
-/* Clocks of one multiprocessor: a word of x that is brought, and to look whether it is finite; a round trip to memory; a tile by
-   itself; to begin. Bytes of the second-level cache in a clock. Fitted to an H200 (docs/DECISIONS.md). */
-static const double WORD = 0.072, LOOK = 0.096, LATENCY = 750, TILE = 885, BEGIN = 1620,
-                    L2_BYTES = 50;
-/* Clocks to finish a sum, four warps side by side: by itself, if it is stored alone, an instruction of the tail, an element that
-   it reads; to put eight rows together and copy them. */
-static const double FINISH = 5.9, ALONE = 9.5, TAIL = 1.03, ELEMENT = 32, ROWS = 141;
-/* By how much longer products take than the tensor cores would alone; how well units work side by side. */
-static const double PRODUCT = 1.09, OVERLAP = 2.1;
+/* Clocks of one multiprocessor, fitted to an H200 (docs/DECISIONS.md). */
+typedef struct rates {
+  double l2_bytes;      /* of the second-level cache, in one */
+  double word, look;    /* to bring a word of x; to look whether it is finite */
+  double latency;       /* a round trip to memory */
+  double tile, begin;   /* a tile by itself; to begin */
+  double finish, alone; /* of a sum that four warps finish: by itself; if it is stored alone */
+  double tail, element,
+      moved; /* of such a sum: an instruction of the tail; an element that it reads; moving a group's sums past code
+                               that exists once */
+  double rows;  /* to put eight rows together and copy them */
+  double piece; /* a sector that is put together from pieces */
+  double
+      overlap; /* how well units work side by side: 1 is one after the other, infinity as long as the slowest */
+} rates;
+
+/* From tilings that were measured side by side: what is the same for all of a problem's does not matter. */
+static const rates tilings = {.l2_bytes = 28,
+                              .word = 0.16,
+                              .latency = 900,
+                              .begin = 2000,
+                              .finish = 2.5,
+                              .rows = 200,
+                              .piece = 2,
+                              .overlap = 3};
+/* From some 190 problems, to compare with other candidates. */
+static const rates problems = {.l2_bytes = 23.7,
+                               .word = 0.06,
+                               .look = 0.092,
+                               .latency = 1430,
+                               .tile = 1110,
+                               .begin = 302,
+                               .finish = 1.2,
+                               .alone = 12,
+                               .tail = 0.5,
+                               .element = 6,
+                               .moved = 2.7,
+                               .rows = 262,
+                               .piece = 1.3,
+                               .overlap = 3};
 
 static int64_t places(const uc_cuda_kernel *k) { return k->residues[0] * k->residues[1]; }
 
@@ -181,7 +212,8 @@ typedef struct setting {
   const int64_t *extent;
   int64_t panel_blocks;           /* of channels: each has all panels once */
   int64_t y_size, width, of_cell; /* bytes of an output; outputs of a row of y; of a cell along W */
-  double finish;                  /* clocks of a sum, with what follows the convolution */
+  double tail_instructions, tail_loads; /* for an output */
+  bool rolled;                          /* its code exists once */
 } setting;
 
 static void part_of(const tiling *t, int64_t part[UC_AXES]) {
@@ -241,19 +273,19 @@ static bool fit(const setting *s, tiling *t) {
 /* Clocks of a product: a multiprocessor multiplies four columns in a clock, or reads 128 bytes of shared memory. */
 static double product_clocks(const tiling *t) {
   double columns = (double)(t->groups * GROUP);
-  return PRODUCT * fmax(columns / 2, 16 + columns / 4);
+  return fmax(columns / 2, 16 + columns / 4);
 }
 
 /* Clocks of the second-level cache for y: sectors that are not written as a whole take longer. Where rows are no multiples of
    sectors, both ends of a run are such, and what a lane's neighbours do not store with it is a run. */
-static double store_clocks(const setting *s, const tiling *t, double outputs) {
-  static const double PIECE = 1.4;
+static double store_clocks(const setting *s, const tiling *t, const rates *r, double outputs) {
   double bytes = outputs * (double)s->y_size, lanes = (double)(GROUP * s->of_cell * s->y_size);
-  if (s->width * s->y_size % SECTOR == 0) return bytes / L2_BYTES;
-  if (t->row_pitch > 0) return bytes / L2_BYTES + bytes / (lanes * (double)t->groups) * 2 * PIECE;
+  if (s->width * s->y_size % SECTOR == 0) return bytes / r->l2_bytes;
+  if (t->row_pitch > 0)
+    return bytes / r->l2_bytes + bytes / (lanes * (double)t->groups) * 2 * r->piece;
   int64_t of_lane = uc_min(VECTOR_BYTES, 2 * s->of_cell * s->y_size);
   bool together = s->width * s->y_size % of_lane == 0;
-  return bytes / L2_BYTES + bytes / lanes * (together ? 2 : 4) * PIECE;
+  return bytes / r->l2_bytes + bytes / lanes * (together ? 2 : 4) * r->piece;
 }
 
 /* Whether outputs are stored one by one, for rows of y are not aligned to half of what a lane has. */
@@ -274,7 +306,7 @@ static double near_bytes(const setting *s, const int64_t cells[UC_AXES]) {
   return rows * (row * size + SECTOR - size);
 }
 
-static void estimate(const setting *s, tiling *t) {
+static double estimate(const setting *s, const tiling *t, const rates *r) {
   const uc_cuda_phase *p = &s->k->phases;
   int64_t cells[UC_AXES];
   cells_of(t, cells);
@@ -294,20 +326,23 @@ static void estimate(const setting *s, tiling *t) {
   double units = (double)x_bytes(s, t) / UNIT_BYTES, words = s->e->word == UPCONV_F32 ? 4 : 8;
   double of_place = s->k->pool >= 0 ? (double)p->panels : (double)p->pairs;
   double finishing =
-      sums * (s->finish + (t->row_pitch == 0 && stores_alone(s) ? ALONE : 0)) +
-      (t->row_pitch > 0 ? parts * (double)(p->panels * t->held) / of_place * ROWS : 0);
-  double issue = finishing + units * words * (WORD + (p->gaps ? LOOK : 0));
+      sums * (r->finish + s->tail_instructions * r->tail + s->tail_loads * r->element +
+              (t->row_pitch == 0 && stores_alone(s) ? r->alone : 0) +
+              (s->rolled ? (double)t->groups * r->moved : 0)) +
+      (t->row_pitch > 0 ? parts * (double)(p->panels * t->held) / of_place * r->rows : 0);
+  double issue = finishing + units * words * (r->word + (p->gaps ? r->look : 0));
   /* copying warps load 32 words a thread together; a team finishes while the other multiplies */
-  double copying = ceil(units * words / (32.0 * COPIERS)) * LATENCY;
+  double copying = ceil(units * words / (32.0 * COPIERS)) * r->latency;
   double alone = products / 2 + finishing * 2;
   const double part[] = {products, issue, copying, alone,
-                         near_bytes(s, cells) / L2_BYTES + store_clocks(s, t, outputs * there)};
+                         near_bytes(s, cells) / r->l2_bytes +
+                             store_clocks(s, t, r, outputs * there)};
   double clocks = 0;
-  for (int i = 0; i < 5; i++) clocks += pow(part[i], OVERLAP);
+  for (int i = 0; i < 5; i++) clocks += pow(part[i], r->overlap);
   double weights = (double)(t->rounds * round_bytes(s, t));
-  t->clocks =
-      ceil(tiles / (double)uc_max(1, s->e->target.sm_count)) * (pow(clocks, 1 / OVERLAP) + TILE) +
-      BEGIN + fmax(weights / L2_BYTES, copying);
+  return ceil(tiles / (double)uc_max(1, s->e->target.sm_count)) *
+             (pow(clocks, 1 / r->overlap) + r->tile) +
+         r->begin + fmax(weights / r->l2_bytes, copying);
 }
 
 /* Parts along each axis, powers of two: none that lies beyond the extent as a whole. */
@@ -323,7 +358,7 @@ static void try_parts(const setting *s, tiling *t, tiling *best) {
         if (beyond) continue;
         memcpy(t->parts, n, sizeof n);
         if (!fit(s, t)) continue;
-        estimate(s, t);
+        t->clocks = estimate(s, t, &tilings);
         if (best->clocks == 0 || t->clocks < best->clocks) *best = *t;
       }
 }
@@ -376,7 +411,7 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t, 
   p->groups = t->groups;
   p->group_axis = t->axis;
   p->row_pitch = t->row_pitch;
-  p->clocks = t->clocks;
+  p->clocks = estimate(s, t, &problems);
   part_of(t, p->part);
   cells_of(t, k->cells);
   for (int a = 0; a < UC_AXES; a++) k->x_size[a] = uc_cuda_input_size(k, a, k->cells[a]);
@@ -418,7 +453,9 @@ const char *uc_cuda_shape_phase(const uc_cuda_engine *e, uc_cuda_kernel *k,
   s.y_size = (int64_t)upconv_dtype_size(last ? e->lowered->source.y_dtype : UPCONV_F32);
   s.width = width;
   s.of_cell = k->pool >= 0 ? 1 : k->residues[2];
-  s.finish = FINISH + uc_cuda_tail_instructions(e, k) * TAIL + uc_cuda_tail_loads(e, k) * ELEMENT;
+  s.rolled = uc_cuda_long_tail(e, k);
+  s.tail_instructions = uc_cuda_tail_instructions(e, k);
+  s.tail_loads = uc_cuda_tail_loads(e, k);
   s.panel_blocks = uc_ceil_div(uc_ceil_div(e->group_out, BLOCK), p->fragments);
   tiling best = {.clocks = 0};
   choose_tiling(&s, &best);
