@@ -25,7 +25,8 @@ enum {
   KEPT_REGISTERS = 40,
   TAKEN_REGISTERS = 232,
   MOST_HELD = 8,
-  BUFFERS = 2, /* of the halo tile */
+  LEAST_BUFFERS = 2, /* of the halo tile */
+  MOST_BUFFERS = 4,
   LEAST_QUADS = 2,
   MOST_QUADS = 16, /* of a chunk */
   LEAST_STAGES = 3,
@@ -38,34 +39,38 @@ enum {
   VECTOR_BYTES = 16,
   WARP_CHANNELS = 8, /* that a warp finishes at once */
   ROW_BYTES = 5120,  /* wanted, of a warp's finished rows */
-  SECTOR = 32
+  SECTOR = 32,
+  LINE_POSITIONS = 8 /* whose units fill a line of the second-level cache */
 };
 
 /* Clocks of one multiprocessor, fitted to an H200 (docs/DECISIONS.md). */
 typedef struct rates {
   double l2_bytes; /* of the second-level cache, in one */
+  double of_x[2];  /* that a byte of x counts for, if its rows are no whole lines, if they are */
   double stage,
-      least_stage;   /* besides its products; from weights that are there to products that are */
-  double job, begin; /* to begin and end a job; to begin at all */
-  double output, alone,
-      border; /* of an output of all threads: itself; if it is stored alone; if it is known cell by cell what y holds */
+      least_stage;      /* besides its products; from weights that are there to products that are */
+  double chunk;         /* from a chunk of x that is asked for to one that is there */
+  double job[2], begin; /* to begin and end a job, by the crews; to begin at all */
+  double output;        /* of an output of all threads */
   double row_output,
       row; /* of an output that goes through shared memory; of a row of a channel there */
-  double tail, element,
-      moved; /* of an output that four warps finish: an instruction of the tail; an element that it reads; moving a
-                                group's sums past code that exists once */
-  double of_pieces,
-      of_elements; /* bytes of the second-level cache that an output takes where sectors are put together from pieces:
-                                of two elements or more, or of single ones */
+  /* of an output that four warps finish: an instruction of the tail; an element that it reads, also where rows go through shared memory;
+     moving a group's sums past code that exists once */
+  double tail, element, row_element, moved;
+  /* bytes of the second-level cache that an output takes where sectors are put together from pieces: of two elements or more, or of
+     single ones */
+  double of_pieces, of_elements;
   double
       overlap; /* how well units work side by side: 1 is one after the other, infinity as long as the slowest */
 } rates;
 
 /* From tilings that were measured side by side: what is the same for all of a problem's does not matter. */
 static const rates tilings = {.l2_bytes = 36,
+                              .of_x = {1, 1},
                               .stage = 40,
-                              .least_stage = 240,
-                              .job = 400,
+                              .least_stage = 200,
+                              .chunk = 2500,
+                              .job = {400, 400},
                               .begin = 1500,
                               .output = 0.105,
                               .row_output = 0.3,
@@ -73,26 +78,28 @@ static const rates tilings = {.l2_bytes = 36,
                               .of_pieces = 18,
                               .of_elements = 56,
                               .overlap = 8};
-/* From some 190 problems, to compare with other candidates. */
-static const rates problems = {.l2_bytes = 35,
-                               .least_stage = 240,
-                               .job = 914,
-                               .begin = 1640,
-                               .output = 0.099,
-                               .alone = 0.017,
-                               .border = 0.043,
-                               .row_output = 0.28,
-                               .row = 24,
-                               .tail = 0.018,
-                               .element = 1.2,
-                               .moved = 0.013,
-                               .of_pieces = 12,
-                               .of_elements = 82,
-                               .overlap = 7.3};
+/* From some 200 problems, to compare with other candidates. */
+static const rates problems = {.l2_bytes = 48,
+                               .of_x = {3.4, 1.8},
+                               .stage = 10,
+                               .least_stage = 200,
+                               .chunk = 2430,
+                               .job = {0, 1200},
+                               .begin = 1590,
+                               .output = 0.06,
+                               .row_output = 0.18,
+                               .row = 26,
+                               .tail = 0.017,
+                               .element = 0.29,
+                               .row_element = 1.45,
+                               .moved = 0.0156,
+                               .of_pieces = 8.2,
+                               .of_elements = 91,
+                               .overlap = 7.4};
 static const double SHARED_BYTES = 128;
 
 typedef struct tiling {
-  int64_t held, groups, teams_m, teams_n, quads, stages, crews;
+  int64_t held, groups, teams_m, teams_n, quads, stages, buffers, crews;
   bool by_rows;                           /* runs are one row apart, else neighbours */
   int64_t cells[UC_AXES], samples, width; /* width: positions of a row */
   int64_t parts, part[UC_CUDA_PANEL_PARTS];
@@ -195,7 +202,7 @@ static int64_t rows_bytes(const setting *s, const tiling *t) {
 }
 
 static int64_t shared_bytes(const setting *s, const tiling *t) {
-  return BUFFERS * x_bytes(s, t) + t->stages * stage_bytes(t) + BARRIER_BYTES + rows_bytes(s, t);
+  return t->buffers * x_bytes(s, t) + t->stages * stage_bytes(t) + BARRIER_BYTES + rows_bytes(s, t);
 }
 
 /* Columns that are no cells may lie behind the halo tile: still within what the block has. */
@@ -213,7 +220,7 @@ static bool fit(const setting *s, tiling *t) {
   if (t->cells[0] + span[0] > MOST_COPIED || t->cells[1] + span[1] > MOST_COPIED) return false;
   if (!cover(s, t)) return false;
   int64_t left =
-      s->e->target.shared_bytes - BARRIER_BYTES - BUFFERS * x_bytes(s, t) - rows_bytes(s, t);
+      s->e->target.shared_bytes - BARRIER_BYTES - t->buffers * x_bytes(s, t) - rows_bytes(s, t);
   t->stages = uc_min(MOST_STAGES, left / stage_bytes(t));
   return t->stages >= LEAST_STAGES && reads_inside(s, t);
 }
@@ -236,24 +243,12 @@ static double stored_bytes(const setting *s, const tiling *t, const rates *r) {
   return fmod(row, 2 * size) == 0 ? r->of_pieces : r->of_elements;
 }
 
-/* Whether some tiles reach beyond the extents. */
-static bool has_borders(const setting *s, const tiling *t) {
-  bool borders = uc_max(1, s->e->lowered->conv.batch) % t->samples != 0;
-  for (int a = 0; a < UC_AXES; a++) borders = borders || s->extent[a] % t->cells[a] != 0;
-  return borders;
-}
-
 /* To finish an output. */
 static double output_clocks(const setting *s, const tiling *t, const rates *r) {
-  double tail = s->tail_instructions * r->tail + s->tail_loads * r->element +
+  double element = t->stages_rows ? r->row_element : r->element;
+  double tail = s->tail_instructions * r->tail + s->tail_loads * element +
                 (s->rolled ? (double)t->groups * r->moved : 0);
-  double own = r->row_output;
-  if (!t->stages_rows) {
-    own = r->output + (has_borders(s, t) ? r->border : 0);
-    if (s->width % 2 != 0 || s->e->lowered->source.y_layout == UPCONV_CHANNELS_LAST)
-      own += r->alone;
-  }
-  return own + tail / (double)(t->teams_m * t->teams_n);
+  return (t->stages_rows ? r->row_output : r->output) + tail / (double)(t->teams_m * t->teams_n);
 }
 
 static double together(const double *part, int count, double overlap) {
@@ -278,10 +273,13 @@ static double estimate(const setting *s, const tiling *t, const rates *r) {
   double taps = (double)s->k->tap_count * (double)t->held / (double)uc_volume(s->k->residues);
   double units = (double)(uc_ceil_div(s->units, t->quads) * t->quads), steps = taps * units / 2;
   double teams = (double)(t->teams_m * t->teams_n);
-  double of_stage = teams * (double)t->quads / 2 * product_clocks(t);
-  double products = 2 * steps / (double)t->quads * fmax(of_stage + r->stage, r->least_stage);
+  double of_stage =
+      fmax(teams * (double)t->quads / 2 * product_clocks(t) + r->stage, r->least_stage);
+  double chunks = units / (double)t->quads;
+  double products = chunks * fmax(taps * of_stage, r->chunk / (double)t->buffers);
   double copied = steps * (double)(t->teams_m * PANEL) * 2 * UNIT_BYTES +
-                  units * (double)positions(s, t) * UNIT_BYTES;
+                  units * (double)positions(s, t) * UNIT_BYTES *
+                      r->of_x[s->e->lowered->conv.axis[2].in_size % LINE_POSITIONS == 0];
   double read = steps * teams * (PANEL + (double)t->groups * RUN) * 2 * UNIT_BYTES;
   double outputs = teams * TEAM_THREADS * (double)(t->held * t->groups * 4);
   double kept = s->k->pool >= 0 ? outputs / (double)t->held : outputs;
@@ -293,7 +291,7 @@ static double estimate(const setting *s, const tiling *t, const rates *r) {
   double job = t->crews > 1 ? together(two, 4, r->overlap)
                             : together(one, 3, r->overlap) + issued + stored / r->l2_bytes;
   double end = t->crews > 1 ? issued + stored / r->l2_bytes : 0; /* of the last job */
-  return jobs_of(s, t) * (job + r->job) + end + r->begin;
+  return jobs_of(s, t) * (job + r->job[t->crews - 1]) + end + r->begin;
 }
 
 /* ---- the choice ---- */
@@ -317,9 +315,19 @@ static bool can_stage_rows(const setting *s, const tiling *t) {
          s->e->lowered->source.y_layout != UPCONV_CHANNELS_LAST;
 }
 
+/* How many chunks of x are on their way. */
+static void try_buffers(const setting *s, tiling *t, tiling *best) {
+  for (t->buffers = LEAST_BUFFERS; t->buffers <= MOST_BUFFERS; t->buffers++) {
+    if (!fit(s, t)) return;
+    t->clocks = estimate(s, t, &tilings);
+    if (best->clocks == 0 || t->clocks < best->clocks) *best = *t;
+  }
+}
+
 /* A box of cells: whose channels, and how many at once. */
 static void try_box(const setting *s, tiling *t, tiling *best) {
-  if (BUFFERS * LEAST_QUADS * UNIT_BYTES * positions(s, t) > s->e->target.shared_bytes) return;
+  if (LEAST_BUFFERS * LEAST_QUADS * UNIT_BYTES * positions(s, t) > s->e->target.shared_bytes)
+    return;
   if (!find_groups(s, t)) return;
   for (t->teams_m = 1; t->teams_m * t->teams_n <= MOST_TEAMS; t->teams_m++) {
     if (t->teams_m > 1 && s->e->group_out <= PANEL) break;
@@ -328,9 +336,7 @@ static void try_box(const setting *s, tiling *t, tiling *best) {
       for (t->crews = 1; t->crews * t->teams_m * t->teams_n <= MOST_TEAMS; t->crews++)
         for (int rows = 0; rows <= can_stage_rows(s, t); rows++) {
           t->stages_rows = rows;
-          if (!fit(s, t)) continue;
-          t->clocks = estimate(s, t, &tilings);
-          if (best->clocks == 0 || t->clocks < best->clocks) *best = *t;
+          try_buffers(s, t, best);
         }
     }
   }
@@ -445,7 +451,7 @@ static void settle(uc_cuda_kernel *k, const setting *s, const tiling *t) {
   k->chunks = uc_ceil_div(s->units, t->quads);
   k->chunk = s->e->group_in;
   k->stages = t->stages;
-  k->x_buffers = BUFFERS;
+  k->x_buffers = t->buffers;
   k->strip = 2;
   k->wgmma = true;
   k->resident = true; /* blocks go over many jobs */

@@ -39,14 +39,15 @@ enum {
 
 /* Clocks of one multiprocessor, fitted to an H200 (docs/DECISIONS.md). */
 typedef struct rates {
-  double l2_bytes;      /* of the second-level cache, in one */
-  double word, look;    /* to bring a word of x; to look whether it is finite */
-  double latency;       /* a round trip to memory */
-  double tile, begin;   /* a tile by itself; to begin */
-  double finish, alone; /* of a sum that four warps finish: by itself; if it is stored alone */
-  double tail, element,
-      moved; /* of such a sum: an instruction of the tail; an element that it reads; moving a group's sums past code
-                               that exists once */
+  double l2_bytes, of_x; /* of the second-level cache, in one; that a byte of x counts for */
+  double word[2],
+      look;           /* to bring a word of x, an element or of two; to look whether it is finite */
+  double latency[2];  /* a round trip to memory for them */
+  double tile, begin; /* a tile by itself; to begin */
+  double finish;      /* of a sum that four warps finish */
+  /* of such a sum: an instruction of the tail; an element that it reads, also where rows meet in shared memory; moving a group's sums
+     past code that exists once */
+  double tail, element, row_element, moved;
   double rows;  /* to put eight rows together and copy them */
   double piece; /* a sector that is put together from pieces */
   double
@@ -55,28 +56,30 @@ typedef struct rates {
 
 /* From tilings that were measured side by side: what is the same for all of a problem's does not matter. */
 static const rates tilings = {.l2_bytes = 28,
-                              .word = 0.16,
-                              .latency = 900,
+                              .of_x = 1,
+                              .word = {0.16, 0.16},
+                              .latency = {900, 900},
                               .begin = 2000,
                               .finish = 2.5,
                               .rows = 200,
                               .piece = 2,
                               .overlap = 3};
-/* From some 190 problems, to compare with other candidates. */
-static const rates problems = {.l2_bytes = 23.7,
-                               .word = 0.06,
-                               .look = 0.092,
-                               .latency = 1430,
-                               .tile = 1110,
-                               .begin = 302,
+/* From some 230 problems, to compare with other candidates. */
+static const rates problems = {.l2_bytes = 35.5,
+                               .of_x = 1.5,
+                               .word = {0.06, 0.128},
+                               .look = 0.025,
+                               .latency = {580, 1330},
+                               .tile = 1180,
+                               .begin = 1010,
                                .finish = 1.2,
-                               .alone = 12,
                                .tail = 0.5,
-                               .element = 6,
+                               .element = 13.7,
+                               .row_element = 47,
                                .moved = 2.7,
-                               .rows = 262,
-                               .piece = 1.3,
-                               .overlap = 3};
+                               .rows = 213,
+                               .piece = 1.03,
+                               .overlap = 2.5};
 
 static int64_t places(const uc_cuda_kernel *k) { return k->residues[0] * k->residues[1]; }
 
@@ -288,11 +291,11 @@ static double store_clocks(const setting *s, const tiling *t, const rates *r, do
   return bytes / r->l2_bytes + bytes / lanes * (together ? 2 : 4) * r->piece;
 }
 
-/* Whether outputs are stored one by one, for rows of y are not aligned to half of what a lane has. */
-static bool stores_alone(const setting *s) {
-  int64_t of_lane = uc_min(VECTOR_BYTES, 2 * s->of_cell * s->y_size);
-  return s->width * s->y_size % uc_max(1, of_lane / 2) != 0 ||
-         s->e->lowered->source.y_layout == UPCONV_CHANNELS_LAST;
+/* To finish a sum. */
+static double sum_clocks(const setting *s, const tiling *t, const rates *r) {
+  double element = t->row_pitch > 0 ? r->row_element : r->element;
+  return r->finish + s->tail_instructions * r->tail + s->tail_loads * element +
+         (s->rolled ? (double)t->groups * r->moved : 0);
 }
 
 /* Bytes of x that come from the second-level cache for a tile: whole sectors of its rows. */
@@ -308,6 +311,7 @@ static double near_bytes(const setting *s, const int64_t cells[UC_AXES]) {
 
 static double estimate(const setting *s, const tiling *t, const rates *r) {
   const uc_cuda_phase *p = &s->k->phases;
+  bool pairs = s->e->word != UPCONV_F32;
   int64_t cells[UC_AXES];
   cells_of(t, cells);
   double tiles = (double)(t->blocks * s->e->lowered->conv.groups) *
@@ -323,19 +327,17 @@ static double estimate(const setting *s, const tiling *t, const rates *r) {
   double sums = parts * (double)(p->panels * t->held * t->groups * 4);
   double outputs =
       sums * MULTIPLIERS / 2 / (s->k->pool >= 0 ? (double)uc_volume(s->k->residues) : 1);
-  double units = (double)x_bytes(s, t) / UNIT_BYTES, words = s->e->word == UPCONV_F32 ? 4 : 8;
+  double units = (double)x_bytes(s, t) / UNIT_BYTES, words = pairs ? 8 : 4;
   double of_place = s->k->pool >= 0 ? (double)p->panels : (double)p->pairs;
   double finishing =
-      sums * (r->finish + s->tail_instructions * r->tail + s->tail_loads * r->element +
-              (t->row_pitch == 0 && stores_alone(s) ? r->alone : 0) +
-              (s->rolled ? (double)t->groups * r->moved : 0)) +
+      sums * sum_clocks(s, t, r) +
       (t->row_pitch > 0 ? parts * (double)(p->panels * t->held) / of_place * r->rows : 0);
-  double issue = finishing + units * words * (r->word + (p->gaps ? r->look : 0));
+  double issue = finishing + units * words * (r->word[pairs] + (p->gaps ? r->look : 0));
   /* copying warps load 32 words a thread together; a team finishes while the other multiplies */
-  double copying = ceil(units * words / (32.0 * COPIERS)) * r->latency;
+  double copying = ceil(units * words / (32.0 * COPIERS)) * r->latency[pairs];
   double alone = products / 2 + finishing * 2;
   const double part[] = {products, issue, copying, alone,
-                         near_bytes(s, cells) / r->l2_bytes +
+                         near_bytes(s, cells) * r->of_x / r->l2_bytes +
                              store_clocks(s, t, r, outputs * there)};
   double clocks = 0;
   for (int i = 0; i < 5; i++) clocks += pow(part[i], r->overlap);
