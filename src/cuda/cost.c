@@ -11,9 +11,9 @@
 #include "work.h"
 
 /* Seconds of an empty kernel, of another after it, and of one that begins before the other has ended. */
-static const double START = 4.3e-6, NEXT = 2.5e-6, EARLY = 8e-7;
+static const double START = 4.3e-6, NEXT = 2.5e-6, EARLY = 6e-7;
 /* A second, of one multiprocessor: clocks, bytes of memory, bytes of the kernels that make rows or units of x. */
-static const double CLOCK = 1.7e9, FAR_BYTES = 3.2e10, ROWS_BYTES = 1.44e10, UNITS_BYTES = 2.2e10;
+static const double CLOCK = 1.7e9, FAR_BYTES = 3.2e10, ROWS_BYTES = 1.44e10, UNITS_BYTES = 2.1e10;
 /* Bytes of the second-level cache a clock and multiprocessor. */
 static const double NEAR_BYTES = 36;
 /* Clocks: a round trip to memory; an instruction of a warp that has a scheduler to itself; one that is met for the first time. */

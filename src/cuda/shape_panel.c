@@ -46,10 +46,12 @@ enum {
 /* Clocks of one multiprocessor, fitted to an H200 (docs/DECISIONS.md). */
 typedef struct rates {
   double l2_bytes; /* of the second-level cache, in one */
-  double of_x[2];  /* that a byte of x counts for, if its rows are no whole lines, if they are */
+  double of_x,
+      line; /* that a byte of x counts for; lines that a row takes more if it is no whole ones */
   double stage,
-      least_stage;      /* besides its products; from weights that are there to products that are */
-  double chunk;         /* from a chunk of x that is asked for to one that is there */
+      least_stage; /* besides its products; from weights that are there to products that are */
+  double chunk,
+      chunk_bytes; /* from a chunk of x that is asked for to one that is there; bytes of it, in one */
   double job[2], begin; /* to begin and end a job, by the crews; to begin at all */
   double output;        /* of an output of all threads */
   double row_output,
@@ -66,10 +68,11 @@ typedef struct rates {
 
 /* From tilings that were measured side by side: what is the same for all of a problem's does not matter. */
 static const rates tilings = {.l2_bytes = 36,
-                              .of_x = {1, 1},
+                              .of_x = 1,
                               .stage = 40,
                               .least_stage = 200,
                               .chunk = 2500,
+                              .chunk_bytes = 100,
                               .job = {400, 400},
                               .begin = 1500,
                               .output = 0.105,
@@ -79,23 +82,25 @@ static const rates tilings = {.l2_bytes = 36,
                               .of_elements = 56,
                               .overlap = 8};
 /* From some 200 problems, to compare with other candidates. */
-static const rates problems = {.l2_bytes = 48,
-                               .of_x = {3.4, 1.8},
+static const rates problems = {.l2_bytes = 46,
+                               .of_x = 1.7,
+                               .line = 0.74,
                                .stage = 10,
-                               .least_stage = 200,
-                               .chunk = 2430,
-                               .job = {0, 1200},
-                               .begin = 1590,
+                               .least_stage = 212,
+                               .chunk = 2150,
+                               .chunk_bytes = 100,
+                               .job = {0, 1030},
+                               .begin = 1660,
                                .output = 0.06,
-                               .row_output = 0.18,
+                               .row_output = 0.2,
                                .row = 26,
-                               .tail = 0.017,
-                               .element = 0.29,
-                               .row_element = 1.45,
-                               .moved = 0.0156,
-                               .of_pieces = 8.2,
-                               .of_elements = 91,
-                               .overlap = 7.4};
+                               .tail = 0.01,
+                               .element = 0.33,
+                               .row_element = 1.55,
+                               .moved = 0.027,
+                               .of_pieces = 12,
+                               .of_elements = 94,
+                               .overlap = 9};
 static const double SHARED_BYTES = 128;
 
 typedef struct tiling {
@@ -276,10 +281,13 @@ static double estimate(const setting *s, const tiling *t, const rates *r) {
   double of_stage =
       fmax(teams * (double)t->quads / 2 * product_clocks(t) + r->stage, r->least_stage);
   double chunks = units / (double)t->quads;
-  double products = chunks * fmax(taps * of_stage, r->chunk / (double)t->buffers);
-  double copied = steps * (double)(t->teams_m * PANEL) * 2 * UNIT_BYTES +
-                  units * (double)positions(s, t) * UNIT_BYTES *
-                      r->of_x[s->e->lowered->conv.axis[2].in_size % LINE_POSITIONS == 0];
+  double row = (double)t->width, of_chunk = (double)(positions(s, t) * t->quads * UNIT_BYTES);
+  bool lines =
+      t->width % LINE_POSITIONS == 0 && s->e->lowered->conv.axis[2].in_size % LINE_POSITIONS == 0;
+  double of_x = of_chunk * (lines ? 1 : 1 + r->line * LINE_POSITIONS / row) * r->of_x;
+  double products =
+      chunks * fmax(taps * of_stage, (r->chunk / (double)t->buffers + of_chunk / r->chunk_bytes));
+  double copied = steps * (double)(t->teams_m * PANEL) * 2 * UNIT_BYTES + chunks * of_x;
   double read = steps * teams * (PANEL + (double)t->groups * RUN) * 2 * UNIT_BYTES;
   double outputs = teams * TEAM_THREADS * (double)(t->held * t->groups * 4);
   double kept = s->k->pool >= 0 ? outputs / (double)t->held : outputs;

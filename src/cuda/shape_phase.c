@@ -24,6 +24,7 @@ enum {
   WARP_ROWS = 8 * MULTIPLIERS / 32, /* of a part, of all warps that multiply */
   VECTOR_BYTES = 16,
   SECTOR = 32,
+  LINE = 128,
   COPIERS = 256,
   MANY_SUMS = 72,         /* beyond which threads that multiply take registers of those that copy */
   MANY_SUMS_READING = 48, /* the same where the tail reads tensors */
@@ -44,12 +45,13 @@ typedef struct rates {
       look;           /* to bring a word of x, an element or of two; to look whether it is finite */
   double latency[2];  /* a round trip to memory for them */
   double tile, begin; /* a tile by itself; to begin */
-  double finish;      /* of a sum that four warps finish */
+  double finish, alone; /* of a sum that four warps finish; more if it is stored alone */
   /* of such a sum: an instruction of the tail; an element that it reads, also where rows meet in shared memory; moving a group's sums
      past code that exists once */
   double tail, element, row_element, moved;
-  double rows;  /* to put eight rows together and copy them */
-  double piece; /* a sector that is put together from pieces */
+  double rows; /* to put eight rows together and copy them */
+  double piece,
+      run; /* a sector that is put together from pieces; what is stored side by side, up to a line */
   double
       overlap; /* how well units work side by side: 1 is one after the other, infinity as long as the slowest */
 } rates;
@@ -65,21 +67,23 @@ static const rates tilings = {.l2_bytes = 28,
                               .piece = 2,
                               .overlap = 3};
 /* From some 230 problems, to compare with other candidates. */
-static const rates problems = {.l2_bytes = 35.5,
-                               .of_x = 1.5,
-                               .word = {0.06, 0.128},
-                               .look = 0.025,
-                               .latency = {580, 1330},
-                               .tile = 1180,
-                               .begin = 1010,
+static const rates problems = {.l2_bytes = 36,
+                               .of_x = 1.27,
+                               .word = {0.16, 0.14},
+                               .look = 0.093,
+                               .latency = {694, 1230},
+                               .tile = 1200,
+                               .begin = 790,
                                .finish = 1.2,
+                               .alone = 13,
                                .tail = 0.5,
-                               .element = 13.7,
-                               .row_element = 47,
-                               .moved = 2.7,
-                               .rows = 213,
-                               .piece = 1.03,
-                               .overlap = 2.5};
+                               .element = 15.5,
+                               .row_element = 50,
+                               .moved = 3,
+                               .rows = 214,
+                               .piece = 0.72,
+                               .run = 1.15,
+                               .overlap = 3.4};
 
 static int64_t places(const uc_cuda_kernel *k) { return k->residues[0] * k->residues[1]; }
 
@@ -283,19 +287,27 @@ static double product_clocks(const tiling *t) {
    sectors, both ends of a run are such, and what a lane's neighbours do not store with it is a run. */
 static double store_clocks(const setting *s, const tiling *t, const rates *r, double outputs) {
   double bytes = outputs * (double)s->y_size, lanes = (double)(GROUP * s->of_cell * s->y_size);
-  if (s->width * s->y_size % SECTOR == 0) return bytes / r->l2_bytes;
-  if (t->row_pitch > 0)
-    return bytes / r->l2_bytes + bytes / (lanes * (double)t->groups) * 2 * r->piece;
+  double run = lanes * (t->axis == 2 ? (double)t->groups : 1);
+  double clocks = bytes / r->l2_bytes + bytes / fmin(run, LINE) * r->run;
+  if (s->width * s->y_size % SECTOR == 0) return clocks;
+  if (t->row_pitch > 0) return clocks + bytes / run * 2 * r->piece;
   int64_t of_lane = uc_min(VECTOR_BYTES, 2 * s->of_cell * s->y_size);
   bool together = s->width * s->y_size % of_lane == 0;
-  return bytes / r->l2_bytes + bytes / lanes * (together ? 2 : 4) * r->piece;
+  return clocks + bytes / lanes * (together ? 2 : 4) * r->piece;
+}
+
+/* Whether outputs are stored one by one, for rows of y are not aligned to half of what a lane has. */
+static bool stores_alone(const setting *s, const tiling *t) {
+  int64_t of_lane = uc_min(VECTOR_BYTES, 2 * s->of_cell * s->y_size);
+  return t->row_pitch == 0 && (s->width * s->y_size % uc_max(1, of_lane / 2) != 0 ||
+                               s->e->lowered->source.y_layout == UPCONV_CHANNELS_LAST);
 }
 
 /* To finish a sum. */
 static double sum_clocks(const setting *s, const tiling *t, const rates *r) {
   double element = t->row_pitch > 0 ? r->row_element : r->element;
-  return r->finish + s->tail_instructions * r->tail + s->tail_loads * element +
-         (s->rolled ? (double)t->groups * r->moved : 0);
+  return r->finish + (stores_alone(s, t) ? r->alone : 0) + s->tail_instructions * r->tail +
+         s->tail_loads * element + (s->rolled ? (double)t->groups * r->moved : 0);
 }
 
 /* Bytes of x that come from the second-level cache for a tile: whole sectors of its rows. */
