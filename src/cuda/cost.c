@@ -30,7 +30,6 @@ static double finishing_factor(const uc_cuda_kernel *k) {
   if (!k->fused) return 1;
   if (k->gemm) return 1.03;
   if (k->mma) return 3;
-  if (k->phase) return 2;
   return k->flat ? 2 : 0.7;
 }
 
@@ -39,7 +38,7 @@ static double conflicts(const uc_cuda_kernel *k) {
   if (k->mma) return 1.75;
   if (k->flat) return 1.15;
   if (k->gemm) return 1.1;
-  return k->phase ? 1.45 : 1;
+  return 1;
 }
 
 /* Parts that are done side by side. */
@@ -87,8 +86,8 @@ static double pass_seconds(const uc_cuda_target *target, const uc_cuda_kernel *k
                            const uc_cuda_work *w) {
   double multiprocessors = fmax(1, target->sm_count);
   if (w->clocks > 0) {
-    const double panel[] = {w->clocks / CLOCK, w->far_bytes / (FAR_BYTES * multiprocessors)};
-    return together(panel, 2) + rows_seconds(w, multiprocessors, EARLY, UNITS_BYTES);
+    const double all[] = {w->clocks / CLOCK, w->far_bytes / (FAR_BYTES * multiprocessors)};
+    return together(all, 2) + rows_seconds(w, multiprocessors, EARLY, UNITS_BYTES);
   }
   double instructions = warp_instructions(k, w);
   double tiles = ceil(w->tiles / multiprocessors), turns = ceil(tiles / w->teams);

@@ -7,8 +7,9 @@
  *   work.c      plan time: what a pass has to do, counted
  *   cost.c      plan time: seconds that it would take
  *   codegen.c   plan time: defines + tables + kernels/(name).cu + the pass's operators -> source text
- *   emit.c      operators as CUDA expressions and loops; emit_mma.c, emit_gemm.c, emit_phase.c, emit_panel.c, emit_flat.c, emit_scatter.c
- *               tables that one inner product alone has; emit_wgmma.c the instruction of four warps
+ *   emit.c      operators as CUDA expressions; emit_finish.c, emit_tiled.c what follows the convolution;
+ *               emit_mma.c, emit_gemm.c, emit_phase.c, emit_panel.c, emit_flat.c, emit_scatter.c tables that one
+ *               inner product alone has; emit_wgmma.c the instruction of four warps
  *   pack.c      source of the packing kernel, packed layout
  *   module.c    source -> loaded function, through the cache
  *   launch.c    run time: arguments and launches; arguments.c writes them, rows.c those for x as rows

@@ -108,8 +108,8 @@ typedef struct tiling {
   bool by_rows;                           /* runs are one row apart, else neighbours */
   int64_t cells[UC_AXES], samples, width; /* width: positions of a row */
   int64_t parts, part[UC_CUDA_PANEL_PARTS];
-  bool stages_rows; /* finished rows meet in shared memory first */
-  double clocks;
+  bool stages_rows;    /* finished rows meet in shared memory first */
+  double clocks, cost; /* beside other tilings; beside other candidates, of the best */
 } tiling;
 
 typedef struct setting {
@@ -328,7 +328,9 @@ static void try_buffers(const setting *s, tiling *t, tiling *best) {
   for (t->buffers = LEAST_BUFFERS; t->buffers <= MOST_BUFFERS; t->buffers++) {
     if (!fit(s, t)) return;
     t->clocks = estimate(s, t, &tilings);
-    if (best->clocks == 0 || t->clocks < best->clocks) *best = *t;
+    if (best->clocks > 0 && t->clocks >= best->clocks) continue;
+    *best = *t;
+    best->cost = estimate(s, t, &problems);
   }
 }
 
@@ -444,7 +446,7 @@ static void settle(uc_cuda_kernel *k, const setting *s, const tiling *t) {
   p->crews = t->crews;
   p->quads = t->quads;
   p->blocks = uc_ceil_div(s->e->group_out, t->teams_m * PANEL);
-  p->clocks = estimate(s, t, &problems);
+  p->clocks = t->cost;
   p->round_runs = t->stages_rows ? round_runs(s, t, &p->row_pitch) : 0;
   p->part_count = t->parts;
   memcpy(p->part_position, t->part, sizeof p->part_position);

@@ -210,7 +210,7 @@ static const char *choose_products(const uc_cuda_engine *e, uc_cuda_kernel *k) {
 typedef struct tiling {
   int64_t held, groups, parts[UC_AXES], rounds, blocks, buffers, row_pitch;
   int axis;
-  double clocks;
+  double clocks, cost; /* beside other tilings; beside other candidates, of the best */
 } tiling;
 
 typedef struct setting {
@@ -373,7 +373,9 @@ static void try_parts(const setting *s, tiling *t, tiling *best) {
         memcpy(t->parts, n, sizeof n);
         if (!fit(s, t)) continue;
         t->clocks = estimate(s, t, &tilings);
-        if (best->clocks == 0 || t->clocks < best->clocks) *best = *t;
+        if (best->clocks > 0 && t->clocks >= best->clocks) continue;
+        *best = *t;
+        best->cost = estimate(s, t, &problems);
       }
 }
 
@@ -425,7 +427,7 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t, 
   p->groups = t->groups;
   p->group_axis = t->axis;
   p->row_pitch = t->row_pitch;
-  p->clocks = estimate(s, t, &problems);
+  p->clocks = t->cost;
   part_of(t, p->part);
   cells_of(t, k->cells);
   for (int a = 0; a < UC_AXES; a++) k->x_size[a] = uc_cuda_input_size(k, a, k->cells[a]);
