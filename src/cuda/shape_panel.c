@@ -45,25 +45,26 @@ enum {
 
 /* Clocks of one multiprocessor, fitted to an H200 (docs/DECISIONS.md). */
 typedef struct rates {
-  double l2_bytes; /* of the second-level cache, in one */
-  double of_x,
-      line; /* that a byte of x counts for; lines that a row takes more if it is no whole ones */
-  double stage,
-      least_stage; /* besides its products; from weights that are there to products that are */
-  double chunk,
-      chunk_bytes; /* from a chunk of x that is asked for to one that is there; bytes of it, in one */
-  double job[2], begin; /* to begin and end a job, by the crews; to begin at all */
-  double output;        /* of an output of all threads */
-  double row_output,
-      row; /* of an output that goes through shared memory; of a row of a channel there */
-  /* of an output that four warps finish: an instruction of the tail; an element that it reads, also where rows go through shared memory;
-     moving a group's sums past code that exists once */
+  /* Bytes of the second-level cache in one; that a byte of x counts for; lines that a row takes more
+     if it is no whole ones. */
+  double l2_bytes, of_x, line;
+  /* Of a stage: besides its products; from weights that are there to products that are. */
+  double stage, least_stage;
+  /* From a chunk of x that is asked for to one that is there; bytes of it, in one. */
+  double chunk, chunk_bytes;
+  /* To begin and end a job, by the crews; to begin at all. */
+  double job[2], begin;
+  /* Of an output of all threads; of one that goes through shared memory, and of a row of a channel
+     there. */
+  double output, row_output, row;
+  /* Of an output that four warps finish: an instruction of the tail; an element that it reads, also
+     where rows go through shared memory; moving a group's sums past code that exists once. */
   double tail, element, row_element, moved;
-  /* bytes of the second-level cache that an output takes where sectors are put together from pieces: of two elements or more, or of
-     single ones */
+  /* Bytes of the second-level cache that an output takes where sectors are put together from pieces:
+     of two elements or more, or of single ones. */
   double of_pieces, of_elements;
-  double
-      overlap; /* how well units work side by side: 1 is one after the other, infinity as long as the slowest */
+  /* How well units work side by side: 1 is one after the other, infinity as long as the slowest. */
+  double overlap;
 } rates;
 
 /* From tilings that were measured side by side: what is the same for all of a problem's does not matter. */
@@ -286,7 +287,7 @@ static double estimate(const setting *s, const tiling *t, const rates *r) {
       t->width % LINE_POSITIONS == 0 && s->e->lowered->conv.axis[2].in_size % LINE_POSITIONS == 0;
   double of_x = of_chunk * (lines ? 1 : 1 + r->line * LINE_POSITIONS / row) * r->of_x;
   double products =
-      chunks * fmax(taps * of_stage, (r->chunk / (double)t->buffers + of_chunk / r->chunk_bytes));
+      chunks * fmax(taps * of_stage, r->chunk / (double)t->buffers + of_chunk / r->chunk_bytes);
   double copied = steps * (double)(t->teams_m * PANEL) * 2 * UNIT_BYTES + chunks * of_x;
   double read = steps * teams * (PANEL + (double)t->groups * RUN) * 2 * UNIT_BYTES;
   double outputs = teams * TEAM_THREADS * (double)(t->held * t->groups * 4);

@@ -40,20 +40,22 @@ enum {
 
 /* Clocks of one multiprocessor, fitted to an H200 (docs/DECISIONS.md). */
 typedef struct rates {
-  double l2_bytes, of_x; /* of the second-level cache, in one; that a byte of x counts for */
-  double word[2],
-      look;           /* to bring a word of x, an element or of two; to look whether it is finite */
-  double latency[2];  /* a round trip to memory for them */
-  double tile, begin; /* a tile by itself; to begin */
-  double finish, alone; /* of a sum that four warps finish; more if it is stored alone */
-  /* of such a sum: an instruction of the tail; an element that it reads, also where rows meet in shared memory; moving a group's sums
-     past code that exists once */
-  double tail, element, row_element, moved;
-  double rows; /* to put eight rows together and copy them */
-  double piece,
-      run; /* a sector that is put together from pieces; what is stored side by side, up to a line */
-  double
-      overlap; /* how well units work side by side: 1 is one after the other, infinity as long as the slowest */
+  /* Bytes of the second-level cache in one; that a byte of x counts for. */
+  double l2_bytes, of_x;
+  /* To bring a word of x, an element or of two, and a round trip to memory for them; to look whether
+     it is finite. */
+  double word[2], latency[2], look;
+  /* A tile by itself; to begin. */
+  double tile, begin;
+  /* Of a sum that four warps finish: by itself; more if it is stored alone; an instruction of the
+     tail; an element that it reads, also where rows meet in shared memory; moving a group's sums past
+     code that exists once. */
+  double finish, alone, tail, element, row_element, moved;
+  /* To put eight rows together and copy them; a sector that is put together from pieces; what is
+     stored side by side, up to a line. */
+  double rows, piece, run;
+  /* How well units work side by side: 1 is one after the other, infinity as long as the slowest. */
+  double overlap;
 } rates;
 
 /* From tilings that were measured side by side: what is the same for all of a problem's does not matter. */
