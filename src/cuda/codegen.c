@@ -55,51 +55,41 @@ static bool stages_rows(const uc_cuda_kernel *k) {
   return (k->phase && k->phases.row_pitch > 0) || (k->panel && k->panels.row_pitch > 0);
 }
 
-/* The value whose tiles a pass goes over, and its shape. */
-static void target_shape(const uc_cuda_engine *e, const uc_cuda_kernel *k,
-                         int64_t target[UC_RANK]) {
-  int64_t shape[UC_CUDA_MAX_VALUES + 1][UC_RANK];
-  memset(target, 0, sizeof shape[0]);
-  if (uc_lowered_nominal_shapes(e->lowered, shape) != UPCONV_OK) return;
-  memcpy(target, shape[k->pass->result], sizeof shape[0]);
-}
-
 /* How a run along W can be stored, for the plan's own extents: 2, as a whole; 1, in halves; 0, element by element. */
-static int nominal_width(const uc_cuda_engine *e, const uc_cuda_kernel *k, upconv_dtype type) {
+static int nominal_width(const uc_cuda_engine *e, const uc_cuda_kernel *k, upconv_dtype type,
+                         const int64_t result[UC_RANK]) {
   bool last = k->pass->result == e->program.value_count - 1;
   if (last && e->lowered->source.y_layout == UPCONV_CHANNELS_LAST) return 0;
-  int64_t shape[UC_RANK], run = run_length(k, type);
-  target_shape(e, k, shape);
-  return shape[4] % run == 0 ? 2 : shape[4] % uc_max(1, run / 2) == 0 ? 1 : 0;
+  int64_t run = run_length(k, type);
+  return result[4] % run == 0 ? 2 : result[4] % uc_max(1, run / 2) == 0 ? 1 : 0;
 }
 
 /* Whether lanes can exchange halves of runs: those of four lanes lie side by side. */
-static bool lanes_meet(const uc_cuda_engine *e, const uc_cuda_kernel *k, upconv_dtype type) {
+static bool lanes_meet(const uc_cuda_kernel *k, upconv_dtype type) {
   bool together = k->phase || (k->panel && k->panels.whole_runs);
-  return together && !stages_rows(k) && row_length(k) == 4 && run_length(k, type) == 4 &&
-         nominal_width(e, k, type) == 1;
+  return together && !stages_rows(k) && row_length(k) == 4 && run_length(k, type) == 4;
 }
 
-/* Whether there are tiles of which y, of the plan's own extents, holds a part only. */
-static bool has_borders(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  int64_t shape[UC_RANK];
-  target_shape(e, k, shape);
-  bool borders = shape[0] % k->samples != 0;
-  for (int a = 0; a < UC_AXES; a++) {
-    int64_t base = k->pool >= 0 ? 0 : k->base[a];
-    int64_t tile = k->cells[a] * (k->pool >= 0 ? 1 : k->residues[a]);
-    borders = borders || base != 0 || shape[a + 2] % tile != 0;
-  }
+/* Whether there are tiles of which a result of the plan's own extents has a part only. */
+static bool has_borders(const uc_cuda_kernel *k, const int64_t result[UC_RANK]) {
+  bool borders = result[0] % k->samples != 0;
+  for (int a = 0; a < UC_AXES; a++)
+    borders =
+        borders || uc_cuda_before_first(k, a) != 0 || result[a + 2] % uc_max(1, k->tile[a]) != 0;
   return borders;
 }
 
-/* Of the candidates whose threads have two cells side by side, and finish only tiles of the plan's own extents fast. */
+/* Of the candidates whose threads have two cells side by side: how the results of the plan's own extents are stored. */
 static void emit_pair_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k,
                               upconv_dtype type) {
-  static const char *const width[] = {"APART", "HALVES", "WHOLE"};
-  uc_text_add(text, "#define WIDTH %s\n", width[nominal_width(e, k, type)]);
-  uc_cuda_emit_define(text, "LANES_MEET", lanes_meet(e, k, type));
-  uc_cuda_emit_define(text, "BORDERS", has_borders(e, k));
+  static const char *const name[] = {"APART", "HALVES", "WHOLE"};
+  int64_t shape[UC_CUDA_MAX_VALUES + 1][UC_RANK] = {{0}};
+  if (uc_lowered_nominal_shapes(e->lowered, shape) != UPCONV_OK) memset(shape, 0, sizeof shape);
+  const int64_t *result = shape[k->pass->result];
+  int width = nominal_width(e, k, type, result);
+  uc_text_add(text, "#define WIDTH %s\n", name[width]);
+  uc_cuda_emit_define(text, "LANES_MEET", width == 1 && lanes_meet(k, type));
+  uc_cuda_emit_define(text, "BORDERS", has_borders(k, result));
   uc_cuda_emit_define(text, "ROLLED", uc_cuda_long_tail(e, k));
 }
 

@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "shape.h"
 #include "work.h"
 
 /* Seconds of an empty kernel, of another after it, and of one that begins before the other has ended. */
@@ -41,11 +42,8 @@ static double conflicts(const uc_cuda_kernel *k) {
   return 1;
 }
 
-/* Parts that are done side by side. */
 static double together(const double *part, int count) {
-  double sum = 0;
-  for (int i = 0; i < count; i++) sum += pow(part[i], OVERLAP);
-  return pow(sum, 1 / OVERLAP);
+  return uc_cuda_together(part, count, OVERLAP);
 }
 
 /* Slots that cuda-scatter loses besides, where it waits for x: measured times over those of its instructions (H200). */

@@ -28,11 +28,6 @@ static int step_value(const uc_step *step) { return step->kind == UC_STEP_OP ? s
 
 /* ---- operands ---- */
 
-static bool in_memory(const writer *w, const upconv_operand *o) {
-  return o->kind == UPCONV_OPERAND_TENSOR ||
-         (o->kind == UPCONV_OPERAND_VALUE && w->e->program.kept[o->index]);
-}
-
 static void write_load(const writer *w, const upconv_operand *o, const place *at, uc_text *text) {
   bool tensor = o->kind == UPCONV_OPERAND_TENSOR;
   upconv_dtype type = tensor ? w->e->lowered->tail->tensor[o->index].dtype : UPCONV_F32;
@@ -60,8 +55,9 @@ static void write_operand(writer *w, const upconv_operand *o, int position, cons
     uc_text_add(&text, "__ldg(a.packed + %lld%s)", (long long)e->param_at[param],
                 e->lowered->param[param].size > 1 ? " + c" : "");
   }
-  if (o->kind == UPCONV_OPERAND_VALUE && !in_memory(w, o)) uc_text_add(&text, "v%d", o->index);
-  if (!in_memory(w, o)) return;
+  if (o->kind == UPCONV_OPERAND_VALUE && !uc_cuda_in_memory(e, o))
+    uc_text_add(&text, "v%d", o->index);
+  if (!uc_cuda_in_memory(e, o)) return;
   if (loads_ahead(w))
     write_loaded(w, at, &text);
   else
@@ -99,7 +95,7 @@ static int write_loads(writer *w, const place *at, uc_text *text) {
     if (!stands_at(w, i, at)) continue;
     const upconv_op *op = &w->e->lowered->tail->op[w->k->pass->step[i].op];
     for (int j = 0; j < UPCONV_MAX_OPERANDS; j++) {
-      if (!in_memory(w, &op->operand[j])) continue;
+      if (!uc_cuda_in_memory(w->e, &op->operand[j])) continue;
       if (text) {
         uc_text_add(text, "%sextra.%s[%d][%s] = ", at->indent, at->before ? "each" : "pooled",
                     count, at->index);

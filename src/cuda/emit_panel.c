@@ -59,7 +59,6 @@ void uc_cuda_emit_panel_tables(uc_text *text, const uc_cuda_engine *e, const uc_
   uc_cuda_emit_group_bases(text, k);
   emit_positions(text, &k->panels);
   emit_order(text, k);
-  uc_cuda_emit_define(text, "TAIL_READS", k->view_count > 0);
   uc_text_add(text,
               "\n// d += a b: 64 channels by %lld positions; where add is false sums begin anew.\n"
               "__device__ __forceinline__ void wgmma(float (&d)[%lld], unsigned long long a, "

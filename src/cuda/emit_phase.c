@@ -136,7 +136,6 @@ void uc_cuda_emit_phase_tables(uc_text *text, const uc_cuda_engine *e, const uc_
   emit_list(text, k, "product_begins", p->product_count, product_begins);
   emit_list(text, k, "panel_lives", p->panels, panel_lives);
   if (p->gaps) emit_taps(text, k);
-  uc_cuda_emit_define(text, "TAIL_READS", k->view_count > 0);
   uc_text_add(text,
               "\n// The sums of a panel += a b; where add is false they begin anew.\n"
               "__device__ __forceinline__ void wgmma(float (&d)[%lld], unsigned long long a, "

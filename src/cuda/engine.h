@@ -241,6 +241,12 @@ typedef struct uc_cuda_engine {
   uc_cuda_function pack_params, pack_weights;
 } uc_cuda_engine;
 
+/* Whether an operand of an operator lies in memory: a tensor, or a value that is kept there. */
+static inline bool uc_cuda_in_memory(const uc_cuda_engine *e, const upconv_operand *o) {
+  return o->kind == UPCONV_OPERAND_TENSOR ||
+         (o->kind == UPCONV_OPERAND_VALUE && e->program.kept[o->index]);
+}
+
 /* Outputs that the first cell of a fused pass has before the first that there is. */
 static inline int64_t uc_cuda_before_first(const uc_cuda_kernel *k, int axis) {
   return k->fused && k->pool < 0 ? -k->base[axis] : 0;

@@ -2,6 +2,7 @@
 /* A pass as a kernel: what is held in registers, what in shared memory, and how large the tiles are. */
 #include "shape.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,12 @@ enum {
   TILE_FLOATS = 16 * 1024, /* wanted size of tile buffers */
   MAX_TILE = 64
 };
+
+double uc_cuda_together(const double *part, int count, double overlap) {
+  double sum = 0;
+  for (int i = 0; i < count; i++) sum += pow(part[i], overlap);
+  return pow(sum, 1 / overlap);
+}
 
 /* ---- what can be finished in registers ---- */
 

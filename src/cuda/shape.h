@@ -12,6 +12,8 @@
 upconv_status uc_cuda_shape(const uc_cuda_engine *engine, const uc_pass *pass,
                             const int64_t (*shape)[UC_RANK], uc_cuda_kernel *kernel,
                             const char **refusal, int *keep);
+/* How long parts take that are done side by side; overlap 1: one after the other, infinity: as long as the slowest. */
+double uc_cuda_together(const double *part, int count, double overlap);
 /* Fills in k->tap, x_base, span and x_size, for k->cells cells with residues, step and base. */
 upconv_status uc_cuda_find_taps(const upconv_problem *problem, uc_cuda_kernel *kernel);
 /* Offset by offset, in each by residue. */

@@ -257,12 +257,6 @@ static double output_clocks(const setting *s, const tiling *t, const rates *r) {
   return (t->stages_rows ? r->row_output : r->output) + tail / (double)(t->teams_m * t->teams_n);
 }
 
-static double together(const double *part, int count, double overlap) {
-  double sum = 0;
-  for (int i = 0; i < count; i++) sum += pow(part[i], overlap);
-  return pow(sum, 1 / overlap);
-}
-
 /* Jobs of a multiprocessor, of the average group of residues. */
 static double jobs_of(const setting *s, const tiling *t) {
   const uc_cuda_engine *e = s->e;
@@ -297,8 +291,8 @@ static double estimate(const setting *s, const tiling *t, const rates *r) {
   double shared = (read + copied) / SHARED_BYTES;
   const double one[] = {products, copied / r->l2_bytes, shared},
                two[] = {products, (copied + stored) / r->l2_bytes, shared, issued};
-  double job = t->crews > 1 ? together(two, 4, r->overlap)
-                            : together(one, 3, r->overlap) + issued + stored / r->l2_bytes;
+  double job = t->crews > 1 ? uc_cuda_together(two, 4, r->overlap)
+                            : uc_cuda_together(one, 3, r->overlap) + issued + stored / r->l2_bytes;
   double end = t->crews > 1 ? issued + stored / r->l2_bytes : 0; /* of the last job */
   return jobs_of(s, t) * (job + r->job[t->crews - 1]) + end + r->begin;
 }

@@ -353,12 +353,10 @@ static double estimate(const setting *s, const tiling *t, const rates *r) {
   const double part[] = {products, issue, copying, alone,
                          near_bytes(s, cells) * r->of_x / r->l2_bytes +
                              store_clocks(s, t, r, outputs * there)};
-  double clocks = 0;
-  for (int i = 0; i < 5; i++) clocks += pow(part[i], r->overlap);
+  double clocks = uc_cuda_together(part, 5, r->overlap);
   double weights = (double)(t->rounds * round_bytes(s, t));
-  return ceil(tiles / (double)uc_max(1, s->e->target.sm_count)) *
-             (pow(clocks, 1 / r->overlap) + r->tile) +
-         r->begin + fmax(weights / r->l2_bytes, copying);
+  return ceil(tiles / (double)uc_max(1, s->e->target.sm_count)) * (clocks + r->tile) + r->begin +
+         fmax(weights / r->l2_bytes, copying);
 }
 
 /* Parts along each axis, powers of two: none that lies beyond the extent as a whole. */

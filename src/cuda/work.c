@@ -101,11 +101,7 @@ int uc_cuda_tail_loads(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   for (int i = 0; i < k->pass->step_count; i++) {
     if (k->pass->step[i].kind != UC_STEP_OP) continue;
     const upconv_op *op = &e->lowered->tail->op[k->pass->step[i].op];
-    for (int j = 0; j < UPCONV_MAX_OPERANDS; j++) {
-      const upconv_operand *o = &op->operand[j];
-      loads += o->kind == UPCONV_OPERAND_TENSOR ||
-               (o->kind == UPCONV_OPERAND_VALUE && e->program.kept[o->index]);
-    }
+    for (int j = 0; j < UPCONV_MAX_OPERANDS; j++) loads += uc_cuda_in_memory(e, &op->operand[j]);
   }
   return loads;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two neighbouring cells of one channel, which a lane has of a product by four warps whose columns are cells.
 
-enum : Live { BOTH = 15 };                                   // cells, and halves of runs
+enum : Live { BOTH = 15 };                                      // cells, and halves of runs
 enum { SHARED_RUNS = WIDTH == WHOLE && RUN > Y_CELL2 ? 2 : 1 }; // cells of which a run that is stored at once has outputs
 
 // Whether y holds the outputs of axis i, after N and C, that begin with `first`: those of one cell, of which it never holds a part.

@@ -61,7 +61,7 @@ __device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, int r
   }
 }
 
-// smem: where the warps' memory begins. Where the tail reads no tensor, cells that y does not hold are finished too: they have room.
+// smem: where the warps' memory begins. Cells that y does not hold are finished too: they have room, and read nothing of tensors.
 __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int rg, const Team &team, Sums &sums, float *smem) {
   enum { AT_ONCE = ROLLED ? 1 : ALL_AT_ONCE, AHEAD = ROLLED ? 0 : MOST_AHEAD };
   char *const stage = (char *)smem + threadIdx.x / 32 * WARP_BYTES;

@@ -114,7 +114,7 @@ __device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, const
   for (int i = 0; i < 2; i++) store_pieces(row[i], lane, pieces[i]);
 }
 
-// Where the tail reads no tensor, cells that y does not hold are finished too: there is room for them. smem: of the block.
+// Cells that y does not hold are finished too: there is room for them, and they read nothing of tensors. smem: of the block.
 __device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, const Place &p, Part part, int round, Sums &sums,
                                             float *smem) {
   char *const stage = (char *)smem + ROWS_AT + threadIdx.x / 32 * (8 * ROW_PITCH * size_of(Y_TYPE));

@@ -3,7 +3,7 @@
 // or, where what follows the convolution is long (ROLLED) or is seldom run, its code exists once and the sums move past it.
 
 enum {
-  ALL_AT_ONCE = 1024,                                             // iterations of a loop that is unrolled
+  ALL_AT_ONCE = 1024,                                          // iterations of a loop that is unrolled
   MOST_AHEAD = EXTRA_FLOATS > 8 ? 0 : EXTRA_FLOATS > 4 ? 1 : 2 // pairs whose extra elements are under way while one is finished
 };
 
