@@ -207,18 +207,19 @@ static void make_param(uint64_t *r, const declaration *d, int64_t channels, rand
 }
 
 static void make_tensor(uint64_t *r, const declaration *d, int rank, const int64_t *result,
-                        random_tensor *t) {
+                        bool plain, random_tensor *t) {
   int64_t shape[UPCONV_MAX_RANK];
   for (int i = 0; i < rank; i++) shape[i] = d->axis[i] ? result[i] : 1;
-  upconv_layout layout = one_in(r, 2) ? UPCONV_CHANNELS_FIRST : UPCONV_CHANNELS_LAST;
-  random_tensor_create(r, d->dtype, rank, shape, layout, false, true, t);
+  upconv_layout layout = plain || one_in(r, 2) ? UPCONV_CHANNELS_FIRST : UPCONV_CHANNELS_LAST;
+  random_tensor_create(r, d->dtype, rank, shape, layout, plain, true, t);
   fill(r, kind_of_name(d->name), 1, t);
 }
 
 /* Makes what the operator that ends at `end` declares and nobody made yet; result: shape of its
  * value. */
 static void make_declared(uint64_t *r, const upconv_epilogue *epilogue, int nd, const char *begin,
-                          const char *end, const int64_t *result, random_inputs *inputs) {
+                          const char *end, const int64_t *result, bool plain,
+                          random_inputs *inputs) {
   for (const char *at = begin; at < end; at++) {
     declaration d = {.name = ""};
     if (*at == '@') {
@@ -230,13 +231,13 @@ static void make_declared(uint64_t *r, const upconv_epilogue *epilogue, int nd, 
       read_tensor(at, nd, &d);
       int i = find_tensor(epilogue, d.name);
       if (!CHECK(i >= 0 && i < MOST_DECLARED) || inputs->tensor[i].buffer) continue;
-      make_tensor(r, &d, nd + 2, result, &inputs->tensor[i]);
+      make_tensor(r, &d, nd + 2, result, plain, &inputs->tensor[i]);
     }
   }
 }
 
 static void make_all_declared(uint64_t *r, const upconv_problem *problem, int nd, const char *text,
-                              random_inputs *inputs) {
+                              bool plain, random_inputs *inputs) {
   upconv_epilogue *whole;
   if (!CHECK_STATUS(upconv_epilogue_parse(nd, text, &whole), UPCONV_OK)) return;
   inputs->param_count = upconv_epilogue_param_count(whole);
@@ -250,7 +251,7 @@ static void make_all_declared(uint64_t *r, const upconv_problem *problem, int nd
     if (!CHECK_STATUS(upconv_epilogue_parse(nd, prefix, &part), UPCONV_OK)) break;
     CHECK_STATUS(upconv_output_shape(problem, part, result), UPCONV_OK);
     upconv_epilogue_destroy(part);
-    make_declared(r, whole, nd, begin, end, result, inputs);
+    make_declared(r, whole, nd, begin, end, result, plain, inputs);
     begin = *end ? end + 1 : end;
   }
   upconv_epilogue_destroy(whole);
@@ -258,11 +259,11 @@ static void make_all_declared(uint64_t *r, const upconv_problem *problem, int nd
 
 /* ---- all inputs ---- */
 
-static void make_x(uint64_t *r, const upconv_problem_desc *d, random_inputs *inputs) {
+static void make_x(uint64_t *r, const upconv_problem_desc *d, bool plain, random_inputs *inputs) {
   int64_t shape[UPCONV_MAX_RANK] = {d->batch, d->in_channels};
   for (int i = 0; i < d->spatial_dims; i++) shape[2 + i] = d->in_size[i];
-  random_tensor_create(r, d->x_dtype, d->spatial_dims + 2, shape, d->x_layout, one_in(r, 2), true,
-                       &inputs->x);
+  random_tensor_create(r, d->x_dtype, d->spatial_dims + 2, shape, d->x_layout,
+                       plain || one_in(r, 2), true, &inputs->x);
   fill(r, one_in(r, 4) ? POSITIVE : SIGNED, 1, &inputs->x);
 }
 
@@ -293,15 +294,25 @@ static void take_views(random_inputs *inputs) {
   inputs->parameters.param_count = inputs->param_count;
 }
 
-void random_inputs_create(uint64_t *r, const upconv_problem *problem, const char *text,
-                          random_inputs *inputs) {
+static void create(uint64_t *r, const upconv_problem *problem, const char *text, bool plain,
+                   random_inputs *inputs) {
   upconv_problem_desc d;
   memset(inputs, 0, sizeof *inputs);
   if (!CHECK_STATUS(upconv_problem_get_desc(problem, &d), UPCONV_OK)) return;
-  make_x(r, &d, inputs);
+  make_x(r, &d, plain, inputs);
   make_weights(r, &d, inputs);
-  make_all_declared(r, problem, d.spatial_dims, random_epilogue_text(text), inputs);
+  make_all_declared(r, problem, d.spatial_dims, random_epilogue_text(text), plain, inputs);
   take_views(inputs);
+}
+
+void random_inputs_create(uint64_t *r, const upconv_problem *problem, const char *text,
+                          random_inputs *inputs) {
+  create(r, problem, text, false, inputs);
+}
+
+void random_inputs_create_plain(uint64_t *r, const upconv_problem *problem, const char *text,
+                                random_inputs *inputs) {
+  create(r, problem, text, true, inputs);
 }
 
 void random_inputs_free(random_inputs *inputs) {

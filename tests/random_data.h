@@ -61,6 +61,9 @@ const char *random_epilogue_text(const char *text);
 /* problem: that of the text, or one with other extents and the same channels. */
 void random_inputs_create(uint64_t *random, const upconv_problem *problem, const char *text,
                           random_inputs *inputs);
+/* The same, but x and tensors are dense and whole, as users have them: what is timed must read all of its bytes. */
+void random_inputs_create_plain(uint64_t *random, const upconv_problem *problem, const char *text,
+                                random_inputs *inputs);
 void random_inputs_free(random_inputs *inputs);
 
 #endif

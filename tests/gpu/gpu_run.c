@@ -106,7 +106,7 @@ static void run_text(trial *t, const char *text) {
   int64_t y_shape[UPCONV_MAX_RANK];
   int rank = t->desc.spatial_dims + 2;
   upconv_output_shape(t->problem, t->epilogue, y_shape);
-  random_inputs_create(&random, t->problem, text, &t->inputs);
+  random_inputs_create_plain(&random, t->problem, text, &t->inputs);
   random_tensor_create(&random, t->desc.y_dtype, rank, y_shape, t->desc.y_layout, true, false,
                        &t->y);
   int64_t count = product(y_shape, rank);
