@@ -136,6 +136,20 @@ static void fill(uint64_t *r, value_kind kind, double scale, random_tensor *t) {
   while (random_tensor_next(&t->view, index));
 }
 
+/* A dense tensor: of a large one the values repeat, by a prime number, so that few are the same along any axis. */
+static void fill_plain(uint64_t *r, value_kind kind, double scale, random_tensor *t) {
+  enum { MOST_DRAWN = 1000003 };
+  int64_t count = random_tensor_count(&t->view), drawn = count < MOST_DRAWN ? count : MOST_DRAWN;
+  size_t size = upconv_dtype_size(t->view.dtype);
+  unsigned char *data = t->view.data;
+  for (int64_t i = 0; i < drawn; i++)
+    uc_store(data, t->view.dtype, i, random_value(r, kind, scale));
+  for (int64_t at = drawn; at < count; at += drawn) {
+    int64_t n = count - at < drawn ? count - at : drawn;
+    memcpy(data + (size_t)at * size, data, (size_t)n * size);
+  }
+}
+
 static value_kind kind_of_name(const char *name) {
   return name[0] == 'v' ? POSITIVE : name[0] == 'q' ? AWAY_FROM_0 : SIGNED;
 }
@@ -212,7 +226,7 @@ static void make_tensor(uint64_t *r, const declaration *d, int rank, const int64
   for (int i = 0; i < rank; i++) shape[i] = d->axis[i] ? result[i] : 1;
   upconv_layout layout = plain || one_in(r, 2) ? UPCONV_CHANNELS_FIRST : UPCONV_CHANNELS_LAST;
   random_tensor_create(r, d->dtype, rank, shape, layout, plain, true, t);
-  fill(r, kind_of_name(d->name), 1, t);
+  (plain ? fill_plain : fill)(r, kind_of_name(d->name), 1, t);
 }
 
 /* Makes what the operator that ends at `end` declares and nobody made yet; result: shape of its
@@ -264,7 +278,8 @@ static void make_x(uint64_t *r, const upconv_problem_desc *d, bool plain, random
   for (int i = 0; i < d->spatial_dims; i++) shape[2 + i] = d->in_size[i];
   random_tensor_create(r, d->x_dtype, d->spatial_dims + 2, shape, d->x_layout,
                        plain || one_in(r, 2), true, &inputs->x);
-  fill(r, one_in(r, 4) ? POSITIVE : SIGNED, 1, &inputs->x);
+  value_kind kind = !plain && one_in(r, 4) ? POSITIVE : SIGNED;
+  (plain ? fill_plain : fill)(r, kind, 1, &inputs->x);
 }
 
 /* Weights of such a size that outputs are of the order of 1. */

@@ -230,8 +230,8 @@ static void write_pool_start(const writer *w, const upconv_op *op) {
 static const char *pool_add(const uc_cuda_kernel *k, upconv_op_kind kind) {
   if (kind == UPCONV_OP_AVG_POOL) return "pooled += %s";
   bool plain = kind == UPCONV_OP_MAX_POOL || k->sums_pooled;
-  return plain ? "most[r %% 2] = max_nan(most[r %% 2], %s)"
-               : "most[r %% 2] = max_nan(most[r %% 2], sign * %s)";
+  return plain ? "most[r %% 2] = r < 2 ? %s : max_nan(most[r %% 2], %s)"
+               : "most[r %% 2] = r < 2 ? sign * %s : max_nan(most[r %% 2], sign * %s)";
 }
 
 /* Divides by the elements of the window at output (qd, qh, pw). */
@@ -308,9 +308,9 @@ static void write_pooled(writer *w) {
   int source = op->operand[0].index;
   bool average = op->kind == UPCONV_OP_AVG_POOL;
   uc_text *text = w->text;
-  char element[16], add[64];
+  char element[16], add[128];
   snprintf(element, sizeof element, "v%d", source);
-  snprintf(add, sizeof add, pool_add(w->k, op->kind), element);
+  snprintf(add, sizeof add, pool_add(w->k, op->kind), element, element);
   write_loader(w, &before, &behind, load_pooled);
   write_finish_head(w, "What follows the convolution, for one channel of a strip of cells: one "
                        "pooling window each.");

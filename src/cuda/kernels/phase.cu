@@ -14,6 +14,7 @@ enum {
   X_CHANNEL = XD * XH * XW, // positions of the input tile
   X_BYTES = QUADS * X_CHANNEL * 16,
   PANEL_BYTES = 64 * 32, // weights of a product
+  MOST_UNROLLED = 40,    // products: addresses of more take registers that sums need
   STEP_BYTES = PRODUCTS * HELD * PANEL_BYTES,
   ROUND_BYTES = STEPS * STEP_BYTES,
   WEIGHT_BYTES = ROUNDS * ROUND_BYTES,
@@ -58,11 +59,12 @@ __device__ __forceinline__ int position_of_part(const Part &p) { return (p.d * I
 
 // weights: of the round; x: of the part's first position. The next may begin as soon as all products are on their way.
 __device__ __forceinline__ void multiply(u32 weights, u32 x, u32 next, Sums &sums) {
-  enum { PANEL = PANEL_BYTES / 16 };
+  enum { PANEL = PANEL_BYTES / 16, AT_ONCE = STEPS * PRODUCTS * HELD <= MOST_UNROLLED ? STEPS : 1 };
   u64 rows = matrix_at(weights, 8) + PANEL / 2 * FAR, columns = matrix_at(x, GROUP_POSITIONS);
-#pragma unroll 1
+#pragma unroll AT_ONCE
   for (int step = 0; step < STEPS; step++) {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    // none where steps follow each other without a branch: each would make the compiler end a group of products
+    if (AT_ONCE == 1 || step == 0) asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
     for (int i = 0; i < PRODUCTS; i++)
 #pragma unroll

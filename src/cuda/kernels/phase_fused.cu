@@ -197,7 +197,6 @@ __device__ __forceinline__ void copy_input(const Args &a, const Tile &tile, bool
 }
 
 __device__ __forceinline__ void copy_all(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, const Barriers &b, float *smem) {
-  if (threadIdx.x == MULTIPLIERS) copy_weights(a, tile, b, smem);
 #if PAIRED
   const bool pairs = aligned_pairs(a);
 #else
@@ -292,7 +291,7 @@ __device__ __forceinline__ void compute_all(const Args &a, Tile tile, const Barr
 __device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, float *smem) {
   const Barriers b = barriers_of(smem);
   watch_borders(a, tile);
-  if (threadIdx.x == 0) init_barriers(b);
+  if (threadIdx.x == 0) init_barriers(b), copy_weights(a, tile, b, smem);
   __syncthreads();
   if (threadIdx.x >= MULTIPLIERS) {
     give_registers();
