@@ -63,8 +63,8 @@ __device__ __forceinline__ void finish_channel(const Args &a, const Tile &tile, 
       strip[i] = SUMS_POOLED ? sum : with_bias(sum, factor, bias);
     }
     const int d = first / TW / TH, h = first / TW % TH, w = first % TW;
-    if (strips.whole >> s & 1) finish<true>(a, tile, rg, c < CO, channel, d, h, w, strip);
-    else if (strips.part >> s & 1) finish<false>(a, tile, rg, c < CO, channel, d, h, w, strip);
+    const bool whole = strips.whole >> s & 1;
+    if (whole | (strips.part >> s & 1)) finish(a, tile, rg, c < CO, channel, d, h, w, strip, whole);
     move_strips(sums);
   }
 }
