@@ -149,10 +149,11 @@ static void write_stores(const writer *w, const char *indent, const char *each, 
                 indent, indent, indent, all);
     return;
   }
-  uc_text_add(w->text,
-              "%s  if (!RUNS && in) store_at<Y_TYPE>(y, at + %s * output_step(a), run[i]);\n%s}\n"
-              "%sif (RUNS) store_finished<%s>(a, tile, in_c, i0, y, at + %s * output_step(a), run);\n",
-              indent, each, indent, indent, row, all);
+  uc_text_add(
+      w->text,
+      "%s  if (!RUNS && in) store_at<Y_TYPE>(y, at + %s * output_step(a), run[i]);\n%s}\n"
+      "%sif (RUNS) store_finished<%s>(a, tile, in_c, i0, y, at + %s * output_step(a), run);\n",
+      indent, each, indent, indent, row, all);
 }
 
 /* The function that loads what the operators read from memory, with the loops of `finish`. */
