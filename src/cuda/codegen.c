@@ -377,8 +377,8 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
         *const panel_rows[] = {"barrier", "matrix",     "pair",        "panel",       "rolled",
                                "run",     "panel_rows", "panel_fused", "panel_units", NULL};
     const char *const mma[] = {
-        "word",  "mma",          k->wgmma ? "mma_warpgroup" : "mma_sync", "position",
-        "stage", "mma_convolve", k->prefetch ? "prefetch" : NULL,         NULL};
+        "word",       "mma",          k->wgmma ? "mma_warpgroup" : "mma_sync", "position", "stage",
+        "mma_finish", "mma_convolve", k->prefetch ? "prefetch" : NULL,         NULL};
     const char *const *file = k->mma         ? mma
                               : k->phase     ? (stages_rows(k) ? rows : direct)
                               : k->panel     ? (stages_rows(k) ? panel_rows : panels)

@@ -4,6 +4,7 @@
 
 #include "../op.h"
 #include "emit.h"
+#include "work.h"
 
 /* Where operators stand: before a pool, or behind it. */
 typedef struct place {
@@ -23,6 +24,9 @@ typedef struct writer {
 /* Whether elements that lie in memory are loaded by a function of their own, so that they are under way while other strips are
    finished. */
 static bool loads_ahead(const writer *w) { return w->k->phase || w->k->panel; }
+
+/* Whether a long tail is in the code once, for strips that are stored whole and for those of which y holds a part. */
+static bool stores_either(const writer *w) { return w->k->mma && uc_cuda_long_tail(w->e, w->k); }
 
 static int step_value(const uc_step *step) { return step->kind == UC_STEP_OP ? step->op + 1 : 0; }
 
@@ -111,7 +115,7 @@ static int write_loads(writer *w, const place *at, uc_text *text) {
 /* ---- the functions ---- */
 
 /* INSIDE: no output's coordinates are compared, for all of the tile is stored or `live` tells what is. RUNS: neighbours along W are
-   stored together, else output by output. */
+   stored together, else output by output. whole: the same as the kernel knows it of a strip. */
 static void write_head(const writer *w, const char *name, const char *template, const char *last) {
   uc_text_add(w->text,
               "template <%s>\n"
@@ -125,10 +129,31 @@ static void write_head(const writer *w, const char *name, const char *template, 
 
 static void write_finish_head(const writer *w, const char *comment) {
   uc_text_add(w->text, "\n// %s\n", comment);
-  write_head(w, "finish", "bool INSIDE, bool RUNS = INSIDE",
-             loads_ahead(w) ? "const float (&cell)[STRIP * RT], const Extra &extra"
-                            : "const float (&cell)[STRIP * RT]");
+  write_head(w, "finish",
+             stores_either(w) ? "bool INSIDE = false" : "bool INSIDE, bool RUNS = INSIDE",
+             loads_ahead(w)     ? "const float (&cell)[STRIP * RT], const Extra &extra"
+             : stores_either(w) ? "const float (&cell)[STRIP * RT], bool whole"
+                                : "const float (&cell)[STRIP * RT]");
   uc_text_add(w->text, "  char *const y = output_of(a, tile, c);\n");
+}
+
+/* The end of a run's loop, and its store. each, all: where an element lies, and the run, of which `row` elements are one cell's. */
+static void write_stores(const writer *w, const char *indent, const char *each, const char *row,
+                         const char *all) {
+  int value = step_value(&w->k->pass->step[w->k->pass->target]);
+  uc_text_add(w->text, "%s  run[i] = v%d;\n", indent, value);
+  if (stores_either(w)) {
+    uc_text_add(w->text,
+                "%s  held[i] = in;\n%s}\n"
+                "%sstore_either(a, tile, whole, held, y, at + %s * output_step(a), run);\n",
+                indent, indent, indent, all);
+    return;
+  }
+  uc_text_add(
+      w->text,
+      "%s  if (!RUNS && in) store_at<Y_TYPE>(y, at + %s * output_step(a), run[i]);\n%s}\n"
+      "%sif (RUNS) store_finished<%s>(a, tile, in_c, i0, y, at + %s * output_step(a), run);\n",
+      indent, each, indent, indent, row, all);
 }
 
 /* The function that loads what the operators read from memory, with the loops of `finish`. */
@@ -190,21 +215,14 @@ static void write_unpooled(writer *w) {
       text,
       "    const int at = output_at(a, tile, jd * R0 + rr / (R1 * R2), jh * R1 + r1, jw * R2 + "
       "r2);\n",
-      "      float run[RUN];\n");
+      stores_either(w) ? "      float run[RUN];\n      bool held[RUN];\n"
+                       : "      float run[RUN];\n");
   uc_text_add(text, "        const float v0 = cell[q * RT + r0 + r];\n");
   write_steps(w, &before);
-  uc_text_add(
-      text,
-      "        run[i] = v%d;\n"
-      "        if (!RUNS && in) store_at<Y_TYPE>(y, at + (q * R2 + r) * output_step(a), "
-      "run[i]);\n"
-      "      }\n"
-      "      if (RUNS) store_finished<ROW>(a, tile, in_c, i0, y, at + (i0 / ROW * R2 + i0 %% ROW) "
-      "* output_step(a), run);\n"
-      "    }\n"
-      "  }\n"
-      "}\n",
-      step_value(&w->k->pass->step[w->k->pass->target]));
+  write_stores(w, "      ", "(q * R2 + r)", "ROW", "(i0 / ROW * R2 + i0 % ROW)");
+  uc_text_add(text, "    }\n"
+                    "  }\n"
+                    "}\n");
 }
 
 /* ---- with a pool ---- */
@@ -316,7 +334,8 @@ static void write_pooled(writer *w) {
                        "pooling window each.");
   uc_text_add(text, "  const int at = output_at(a, tile, jd, jh, jw);\n");
   write_pool_start(w, op);
-  open_pooled(text, "    float run[RUN];\n");
+  open_pooled(text, stores_either(w) ? "    float run[RUN];\n    bool held[RUN];\n"
+                                     : "    float run[RUN];\n");
   uc_text_add(text, "      float %s;\n", average ? "pooled = 0.0f" : "most[2] = {-INF, -INF}");
   open_window(w);
   uc_text_add(text, "        const float v0 = cell[q * RT + r];\n");
@@ -330,15 +349,9 @@ static void write_pooled(writer *w) {
               op->kind == UPCONV_OP_EXTREME_POOL ? "sign * " : "",
               w->k->sums_pooled ? " + __ldg(a.packed + BIAS_AT + c)" : "");
   write_steps(w, &behind);
-  uc_text_add(text,
-              "      run[i] = v%d;\n"
-              "      if (!RUNS && in) store_at<Y_TYPE>(y, at + q * output_step(a), run[i]);\n"
-              "    }\n"
-              "    if (RUNS) store_finished<1>(a, tile, in_c, i0, y, at + i0 * output_step(a), "
-              "run);\n"
-              "  }\n"
-              "}\n",
-              step_value(&w->k->pass->step[w->k->pass->target]));
+  write_stores(w, "    ", "q", "1", "i0");
+  uc_text_add(text, "  }\n"
+                    "}\n");
 }
 
 void uc_cuda_emit_finish_fused(uc_text *text, const uc_cuda_engine *engine,

@@ -4,9 +4,11 @@
 #include "codegen.h"
 #include "emit.h"
 #include "shape.h"
+#include "work.h"
 
 void uc_cuda_emit_mma_defines(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   uc_cuda_emit_define(text, "SUMS_POOLED", k->sums_pooled);
+  uc_cuda_emit_define(text, "ROLLED", uc_cuda_long_tail(e, k));
   uc_cuda_emit_define(text, "CORE_ORDER", e->core_order);
   uc_cuda_emit_define(text, "MT", k->mt);
   uc_cuda_emit_define(text, "NT", k->nt);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../checked.h"
 #include "cache.h"
 #include "codegen.h"
 #include "cubin.h"
@@ -26,14 +27,14 @@ static upconv_status load(const uc_cuda_device *device, void *image, uc_cuda_mod
   return status;
 }
 
-/* Whether registers were rationed so tightly that some values went to memory. */
-static bool spills(const uc_cuda_kernel *k, const void *image, size_t size) {
+/* Registers that were lacking, for they were rationed so tightly that some values went to memory. */
+static int64_t lacking(const uc_cuda_kernel *k, const void *image, size_t size) {
   enum { MOST_FUNCTIONS = 8 };
   uc_cubin_function function[MOST_FUNCTIONS];
   int count = uc_cubin_functions(image, size, function, MOST_FUNCTIONS);
   for (int i = 0; i < count; i++)
-    if (strcmp(function[i].name, k->name) == 0 && function[i].frame > 0) return true;
-  return false;
+    if (strcmp(function[i].name, k->name) == 0) return uc_ceil_div(function[i].frame, 4);
+  return 0;
 }
 
 /* Registers of a thread when a multiprocessor holds so many blocks, in units of eight: it has 65536. */
@@ -48,14 +49,29 @@ static int64_t fewer_blocks(const uc_cuda_kernel *k) {
   return blocks;
 }
 
+/* Half the loads ahead, and again until `count` registers are saved: threads that copy give them to those that multiply, of which
+   there are as many. */
+static void load_less(uc_cuda_kernel *k, int64_t count) {
+  enum { SAVED = 24, LEAST_KEPT = 40 };
+  int64_t target = k->registers_kept - count;
+  do {
+    int64_t saved = uc_min(SAVED, k->registers_kept - LEAST_KEPT);
+    k->steps_ahead /= 2;
+    k->registers_kept -= saved;
+    k->registers_taken += saved;
+  } while (k->steps_ahead > 1 && k->registers_kept > uc_max(LEAST_KEPT, target));
+}
+
 /* Fewer threads on a multiprocessor: fewer blocks or, of one block, fewer teams. Where there is but one, fewer operands, or
-   units of x, that are loaded together. false: nothing is left to give. */
-static bool give_registers(uc_cuda_kernel *k) {
+   units of x, that are loaded together. count: that are lacking. false: nothing is left to give. */
+static bool give_registers(uc_cuda_kernel *k, int64_t count) {
   if (k->min_blocks > 1) {
     k->min_blocks = fewer_blocks(k);
   } else if (k->teams > 1) {
     k->teams--;
     k->shared_floats -= k->team_floats;
+  } else if (k->phase && k->steps_ahead > 1) {
+    load_less(k, count);
   } else if (k->steps_ahead > 1) {
     k->steps_ahead /= 2;
   } else {
@@ -69,7 +85,8 @@ static upconv_status compile_kernel(const uc_cuda_engine *e, uc_cuda_kernel *k, 
   for (;;) {
     size_t size = 0;
     upconv_status status = compile(e, k->source, image, &size);
-    if (status != UPCONV_OK || !spills(k, *image, size) || !give_registers(k)) return status;
+    int64_t count = status == UPCONV_OK ? lacking(k, *image, size) : 0;
+    if (count == 0 || !give_registers(k, count)) return status;
     free(*image);
     *image = NULL;
     status = uc_cuda_kernel_source(e, k, &k->source);

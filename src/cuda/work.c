@@ -425,7 +425,13 @@ static void count_mma(counting *c) {
   int64_t side = k->strip * (k->pool >= 0 ? 1 : k->residues[2]);
   /* eight lanes of a warp have cells of one channel, strip by strip */
   int64_t lanes = uc_max(1, uc_min(8, k->cells[2] / k->strip));
-  count_outputs(c, outputs, 4 * mt * nt * c->outputs_of_cell, 2 * nt * (double)k->rounds, side,
+  double of_thread = 4 * mt * nt * c->outputs_of_cell;
+  if (uc_cuda_long_tail(e, k)) {
+    /* its code exists once, and sums move from strip to strip and from channel to channel */
+    of_thread = (double)k->strip * c->outputs_of_cell;
+    w->instructions += volume(k->cells) * c->residues * (double)k->bm * (strips - 1 + 2 * nt - 1);
+  }
+  count_outputs(c, outputs, of_thread, 2 * nt * (double)k->rounds, side,
                 y_last(c) ? sectors(c, 4) : spread_of_tiles(c, lanes, side));
 }
 

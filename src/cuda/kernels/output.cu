@@ -73,6 +73,19 @@ __device__ __forceinline__ void store_finished(const Args &a, const Tile &tile, 
 }
 #endif
 
+// A run that y holds whole, or elements of one of which y holds a part.
+template <int N>
+__device__ __forceinline__ void store_either(const Args &a, const Tile &tile, bool whole, const bool (&held)[N], char *y, int at,
+                                             const float (&run)[N]) {
+  if (whole) {
+    if (held[0]) store_run<Y_TYPE, N>(y, at, output_step(a), tile.width, run);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    if (held[i]) store_at<Y_TYPE>(y, at + i * output_step(a), run[i]);
+}
+
 // Whether channel c of an element is stored. CHANNELS_TOO: what is inside is so in all channels.
 template <bool INSIDE>
 __device__ __forceinline__ bool channel_stored(const Args &a, int c) {

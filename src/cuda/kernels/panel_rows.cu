@@ -61,15 +61,32 @@ __device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, int r
   }
 }
 
+// Where tensors are read, a lane's rows are finished one after the other, by code that exists once: what both have in common would be kept
+// in more registers than there are.
+enum { ROW_BY_ROW = EXTRA_FLOATS > 0, ROWS_AT_ONCE = ROW_BY_ROW ? 1 : 2 };
+
+// The sums of a lane's other row come to the place of the first one's.
+__device__ __forceinline__ void swap_rows(Sums &sums) {
+#pragma unroll
+  for (int i = 0; i < HELD * GROUPS * 4; i++) {
+    const int held = i / (GROUPS * 4), at = i % (GROUPS * 4);
+    if (at % 4 >= 2) continue;
+    const float first = sums[held][at];
+    sums[held][at] = sums[held][at + 2];
+    sums[held][at + 2] = first;
+  }
+}
+
 // smem: where the warps' memory begins. Cells that y does not hold are finished too: they have room, and read nothing of tensors.
 __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int rg, const Team &team, Sums &sums, float *smem) {
-  enum { AT_ONCE = ROLLED ? 1 : ALL_AT_ONCE, AHEAD = ROLLED ? 0 : MOST_AHEAD };
+  enum { AT_ONCE = ROLLED ? 1 : ALL_AT_ONCE, AHEAD = ROLLED ? 0 : MOST_AHEAD > 1 ? 1 : 0 };
   char *const stage = (char *)smem + threadIdx.x / 32 * WARP_BYTES;
   const int lane = threadIdx.x % 32, own = first_row(tile, team);
   int first = team.position;
   asm volatile("" : "+r"(first)); // what follows from it is not to be kept in registers meanwhile
-#pragma unroll
+#pragma unroll ROWS_AT_ONCE
   for (int half = 0; half < 2; half++) {
+    if (ROW_BY_ROW) asm volatile("" : "+r"(first)); // nor from row to row
     const Finish f = finish_of(a, tile, own + half * 8);
     const char *const y = channel_of_y(a, tile, f.channel);
 #pragma unroll
@@ -96,13 +113,14 @@ __device__ __forceinline__ void finish_sums(const Args &a, const Tile &tile, int
         here.n += cell.sample;
         here.y = stage + (lane / 4 * ROW_PITCH + place_of_row(position, row, y + r.at * size_of(Y_TYPE))) * size_of(Y_TYPE);
         here.width = width_at(here.y);
-        finish_pair<true, true>(a, here, f, cell, rg, sums, (ROLLED ? 0 : round * ROUND_RUNS + run) * 4 + half * 2, BOTH,
-                                extra[run % (AHEAD + 1)]);
+        finish_pair<true, true>(a, here, f, cell, rg, sums, (ROLLED ? 0 : round * ROUND_RUNS + run) * 4 + (ROW_BY_ROW ? 0 : half * 2),
+                                BOTH, extra[run % (AHEAD + 1)]);
         if (ROLLED) roll(sums, 0, HELD);
       }
       __syncwarp();
       copy_rows(a, tile, rg, own - lane / 4 + half * 8, position, (left < ROUND_RUNS ? left : ROUND_RUNS) * 8, stage);
       __syncwarp();
     }
+    if (ROW_BY_ROW) swap_rows(sums);
   }
 }

@@ -78,19 +78,26 @@ __device__ __noinline__ float add_marked(const Args &a, int n, int group, int qd
   return sum;
 }
 
-// marks: of the buffer's positions; position: of the part's first cell.
+// marks: of the buffer's positions; position: of the part's first cell. The code exists once, and the sums move past it: unrolled it
+// took registers that kernels without such inputs lacked.
 __device__ __forceinline__ void add_all_marked(const Args &a, const Tile &tile, const Place &p, const char *weights, const u8 *marks,
                                                u8 mark, int position, Sums &sums) {
-#pragma unroll
+#pragma unroll 1
   for (int i = 0; i < HELD * PANELS; i++) {
     const int panel = i % PANELS, place = panel / PAIRS_W * SLOTS + p.slot;
+#pragma unroll 1
+    for (int group = 0; group < GROUPS; group++) {
 #pragma unroll
-    for (int k = 0; k < GROUPS * 4; k++) {
-      const int rw = panel % PAIRS_W * 2 + k / 2 % 2, row = threadIdx.x / 32 % 4 * 2 + k / 2 % 2;
-      if (place >= R0 * R1 || rw >= R2) continue;
-      sums[i][k] = add_marked(a, tile.n, tile.group, tile.qd, tile.qh, tile.qw, weights + i / PANELS * PANEL_BYTES + row * 128 + threadIdx.x % 32 / 4 * 16, marks, mark,
-                              position + k / 4 * GROUP_POSITIONS + p.cell + k % 2, place * R2 + rw, sums[i][k]);
+      for (int k = 0; k < 4; k++) {
+        const int rw = panel % PAIRS_W * 2 + k / 2, row = threadIdx.x / 32 % 4 * 2 + k / 2;
+        if (place >= R0 * R1 || rw >= R2) continue;
+        sums[0][k] = add_marked(a, tile.n, tile.group, tile.qd, tile.qh, tile.qw,
+                                weights + i / PANELS * PANEL_BYTES + row * 128 + threadIdx.x % 32 / 4 * 16, marks, mark,
+                                position + group * GROUP_POSITIONS + p.cell + k % 2, place * R2 + rw, sums[0][k]);
+      }
+      roll(sums, 0, 1);
     }
+    roll_rows(sums, 1);
   }
 }
 #endif

@@ -90,28 +90,38 @@ __device__ __forceinline__ void copy_apart(const Row &row, int lane, int step) {
   for (int i = lane; i < row.length; i += 8) put_element(row.to + (i64)i * step * size_of(Y_TYPE), 0, element_at(row.from, i));
 }
 
-// first: the warp's first channel, of its group.
-__device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, const RowsOfPlace &rows, int first, char *stage) {
+// COUNT rows, four apart, from one on. first: the warp's first channel, of its group.
+template <int COUNT>
+__device__ __forceinline__ void copy_together(const Args &a, const Tile &tile, const RowsOfPlace &rows, int first, int from_row,
+                                              char *stage) {
   const int lane = threadIdx.x % 8;
-  Row row[2];
-  Pieces pieces[2];
+  Row row[COUNT];
+  Pieces pieces[COUNT];
 #pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const int at = i * 4 + threadIdx.x % 32 / 8, channel = tile.group * CO + first + at;
+  for (int i = 0; i < COUNT; i++) {
+    const int at = from_row + i * 4, channel = tile.group * CO + first + at;
     const bool live = (first + at < CO) & (channel >= a.y_begin[1]) & (channel < a.y_end[1]);
     char *const to = a.y.origin + (rows.at + at * a.y.stride[1]) * size_of(Y_TYPE), *const from = row_at(stage, at, to);
     row[i] = row_of(to + (i64)rows.begin * a.y_step[2] * size_of(Y_TYPE), from + rows.begin * size_of(Y_TYPE),
                     live ? rows.end - rows.begin : 0);
   }
   if (a.y_step[2] != 1) {
-    copy_apart(row[0], lane, a.y_step[2]);
-    copy_apart(row[1], lane, a.y_step[2]);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) copy_apart(row[i], lane, a.y_step[2]);
     return;
   }
 #pragma unroll
-  for (int i = 0; i < 2; i++) load_pieces(row[i], lane, pieces[i]);
+  for (int i = 0; i < COUNT; i++) load_pieces(row[i], lane, pieces[i]);
 #pragma unroll
-  for (int i = 0; i < 2; i++) store_pieces(row[i], lane, pieces[i]);
+  for (int i = 0; i < COUNT; i++) store_pieces(row[i], lane, pieces[i]);
+}
+
+// Eight rows, four at once, each by eight lanes. Two of a lane are under way together, unless they are so long that the registers are
+// lacking.
+__device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, const RowsOfPlace &rows, int first, char *stage) {
+  enum { TOGETHER = Pieces::MOST > 2 ? 1 : 2 };
+#pragma unroll 1
+  for (int row = threadIdx.x % 32 / 8; row < 8; row += 4 * TOGETHER) copy_together<TOGETHER>(a, tile, rows, first, row, stage);
 }
 
 // Cells that y does not hold are finished too: there is room for them, and they read nothing of tensors. smem: of the block.
