@@ -151,7 +151,7 @@ static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_c
   upconv_dtype type = last ? e->lowered->source.y_dtype : UPCONV_F32;
   uc_text_add(text, "#define Y_TYPE %s\n", uc_cuda_type_name(type));
   uc_cuda_emit_define(text, "CHANNELS_TOO", k->gemm);
-  uc_cuda_emit_define(text, "MOVES_Y", k->gemm || k->panel || k->x_row > 0);
+  uc_cuda_emit_define(text, "MOVES_Y", k->gemm || k->panel || k->phase || k->x_row > 0);
   uc_cuda_emit_define(text, "POSITIONS_AT", k->positions_at);
   uc_cuda_emit_define(text, "STRIP", k->strip);
   uc_cuda_emit_define(text, "RUN", run_length(k, type));

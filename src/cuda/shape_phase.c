@@ -12,7 +12,10 @@
 #include "work.h"
 
 enum {
-  MOST_SUMS = 128, /* registers of a thread that multiplies */
+  MOST_SUMS = 128,      /* registers of a thread that multiplies */
+  MOST_REGISTERS = 144, /* of sums, and of what finishing them takes where each becomes an output */
+  GROUP_REGISTERS = 2,
+  READING_REGISTERS = 32, /* the same where the tail reads tensors */
   MOST_GROUPS =
       16,    /* of one product, whose sums must fit the registers that threads are launched with */
   GROUP = 8, /* cells, neighbours along W */
@@ -40,13 +43,14 @@ enum {
 
 /* Clocks of one multiprocessor, fitted to an H200 (docs/DECISIONS.md). */
 typedef struct rates {
-  /* Bytes of the second-level cache in one; that a byte of x counts for. */
-  double l2_bytes, of_x;
+  /* Bytes of the second-level cache in one; that a byte of x counts for, and how much what whole lines of its rows have
+     beyond whole sectors. */
+  double l2_bytes, of_x, lines;
   /* To bring a word of x, an element or of two, and a round trip to memory for them; to look whether
      it is finite. */
   double word[2], latency[2], look;
-  /* A tile by itself; to begin. */
-  double tile, begin;
+  /* A tile by itself; a part, from the end of its products to its first sum; to begin. */
+  double tile, part, begin;
   /* Of a sum that four warps finish: by itself; more if it is stored alone; an instruction of the
      tail; an element that it reads, also where rows meet in shared memory; moving a group's sums past
      code that exists once. */
@@ -58,16 +62,26 @@ typedef struct rates {
   double overlap;
 } rates;
 
-/* From tilings that were measured side by side: what is the same for all of a problem's does not matter. */
+/* From some 160 tilings that were measured side by side: what is the same for all of a problem's does not matter. */
 static const rates tilings = {.l2_bytes = 28,
-                              .of_x = 1,
-                              .word = {0.16, 0.16},
-                              .latency = {900, 900},
+                              .of_x = 1.03,
+                              .lines = 0.23,
+                              .word = {0.19, 0.185},
+                              .look = 0.05,
+                              .latency = {1040, 1080},
+                              .tile = 445,
+                              .part = 350,
                               .begin = 2000,
-                              .finish = 2.5,
-                              .rows = 200,
-                              .piece = 2,
-                              .overlap = 3};
+                              .finish = 0.83,
+                              .alone = 12.5,
+                              .tail = 0.28,
+                              .element = 15.5,
+                              .row_element = 50,
+                              .moved = 3,
+                              .rows = 198,
+                              .piece = 1.3,
+                              .run = 1.2,
+                              .overlap = 2.25};
 /* From some 230 problems, to compare with other candidates. */
 static const rates problems = {.l2_bytes = 36,
                                .of_x = 1.27,
@@ -312,15 +326,24 @@ static double sum_clocks(const setting *s, const tiling *t, const rates *r) {
          s->tail_loads * element + (s->rolled ? (double)t->groups * r->moved : 0);
 }
 
-/* Bytes of x that come from the second-level cache for a tile: whole sectors of its rows. */
-static double near_bytes(const setting *s, const int64_t cells[UC_AXES]) {
+/* Positions of x that a tile reads along an axis, of those that there are. */
+static double held_positions(const setting *s, int axis, const int64_t cells[UC_AXES]) {
+  return (double)uc_min(uc_cuda_input_size(s->k, axis, cells[axis]),
+                        s->e->lowered->conv.axis[axis].in_size);
+}
+
+/* Bytes of x that come from memory for a tile: whole sectors of its rows, and a share of what lines have besides. Where a tile has
+   whole rows, these begin where lines do. */
+static double near_bytes(const setting *s, const int64_t cells[UC_AXES], const rates *r) {
   const upconv_problem *p = &s->e->lowered->conv;
   double size = (double)upconv_dtype_size(p->x_dtype), rows = (double)s->e->group_in;
-  double row = (double)uc_cuda_input_size(s->k, 2, cells[2]);
-  for (int a = 0; a < 2; a++) rows *= (double)uc_cuda_input_size(s->k, a, cells[a]);
+  double row = held_positions(s, 2, cells) * size;
+  for (int a = 0; a < 2; a++) rows *= held_positions(s, a, cells);
   if (p->x_layout == UPCONV_CHANNELS_LAST)
-    return rows * row * size + rows * row / (double)s->e->group_in * (SECTOR - size);
-  return rows * (row * size + SECTOR - size);
+    return rows * row + rows * row / size / (double)s->e->group_in * (SECTOR - size);
+  double sectors = row + SECTOR - size;
+  double lines = cells[2] >= s->extent[2] ? ceil(row / LINE) * LINE : row + LINE - size;
+  return rows * (sectors + r->lines * (lines - sectors));
 }
 
 static double estimate(const setting *s, const tiling *t, const rates *r) {
@@ -349,9 +372,9 @@ static double estimate(const setting *s, const tiling *t, const rates *r) {
   double issue = finishing + units * words * (r->word[pairs] + (p->gaps ? r->look : 0));
   /* copying warps load 32 words a thread together; a team finishes while the other multiplies */
   double copying = ceil(units * words / (32.0 * COPIERS)) * r->latency[pairs];
-  double alone = products / 2 + finishing * 2;
+  double alone = products / 2 + parts * r->part + finishing * 2;
   const double part[] = {products, issue, copying, alone,
-                         near_bytes(s, cells) * r->of_x / r->l2_bytes +
+                         near_bytes(s, cells, r) * r->of_x / r->l2_bytes +
                              store_clocks(s, t, r, outputs * there)};
   double clocks = uc_cuda_together(part, 5, r->overlap);
   double weights = (double)(t->rounds * round_bytes(s, t));
@@ -359,16 +382,20 @@ static double estimate(const setting *s, const tiling *t, const rates *r) {
          fmax(weights / r->l2_bytes, copying);
 }
 
-/* Parts along each axis, powers of two: none that lies beyond the extent as a whole. */
+/* How many parts may lie along an axis: more finely where few do, as a tile beyond the extent is work for nothing. */
+static int64_t next_parts(int64_t parts) { return parts < 6 ? parts + 1 : parts + 2; }
+
+/* Parts along each axis: none that lies beyond the extent as a whole. */
 static void try_parts(const setting *s, tiling *t, tiling *best) {
   int64_t part[UC_AXES];
   part_of(t, part);
   int64_t n[UC_AXES];
-  for (n[0] = 1; n[0] <= MOST_PARTS; n[0] *= 2)
-    for (n[1] = 1; n[1] <= MOST_PARTS; n[1] *= 2)
-      for (n[2] = 1; n[2] <= MOST_PARTS; n[2] *= 2) {
+  for (n[0] = 1; n[0] <= MOST_PARTS; n[0] = next_parts(n[0]))
+    for (n[1] = 1; n[1] <= MOST_PARTS; n[1] = next_parts(n[1]))
+      for (n[2] = 1; n[2] <= MOST_PARTS; n[2] = next_parts(n[2])) {
         bool beyond = n[0] * n[1] * n[2] > MOST_PARTS;
-        for (int a = 0; a < UC_AXES; a++) beyond |= n[a] > 1 && part[a] * n[a] / 2 >= s->extent[a];
+        for (int a = 0; a < UC_AXES; a++)
+          beyond |= n[a] > 1 && part[a] * (n[a] - 1) >= s->extent[a];
         if (beyond) continue;
         memcpy(t->parts, n, sizeof n);
         if (!fit(s, t)) continue;
@@ -395,8 +422,10 @@ static int64_t row_pitch(const setting *s, const tiling *t) {
 static void choose_tiling(const setting *s, tiling *best) {
   const uc_cuda_phase *p = &s->k->phases;
   tiling t = {.clocks = 0};
+  int64_t registers = MOST_REGISTERS - (s->tail_loads > 0 ? READING_REGISTERS : 0);
   for (t.held = 1; t.held <= s->panel_blocks; t.held *= 2) {
     int64_t most = uc_min(MOST_GROUPS, MOST_SUMS / 4 / (p->panels * t.held));
+    if (s->k->pool < 0) most = uc_min(most, registers / (4 * p->panels * t.held + GROUP_REGISTERS));
     for (t.groups = 1; t.groups <= most; t.groups += t.groups < 8 ? 1 : 2)
       for (t.axis = 0; t.axis < UC_AXES; t.axis++) {
         int64_t cells = t.axis == 2 ? t.groups * GROUP : t.groups;

@@ -9,6 +9,10 @@ __device__ __forceinline__ void finish_groups(const Args &a, const Tile &tile, c
 #pragma unroll AT_ONCE
   for (int held = 0; held < HELD; held++) {
     const Finish f = finish_of(a, tile, tile.c0 + (round * HELD + held) * FRAGMENTS * 8 + p.channel);
+    Tile here = tile;
+    here.y = tile.y + f.channel * a.y.stride[1] * size_of(Y_TYPE);
+    asm volatile("" : "+l"(here.y)); // not to be added up anew for every store
+    __builtin_assume(__isGlobal(here.y));
 #pragma unroll AT_ONCE
     for (int first = 0; first < PLACES; first += SLOTS) {
       const int place = first + (PLACES > 1 ? p.slot : 0), panel = ONCE ? 0 : held * PANELS + first / SLOTS * PAIRS_W;
@@ -29,7 +33,7 @@ __device__ __forceinline__ void finish_groups(const Args &a, const Tile &tile, c
         if (group + AHEAD < GROUPS) load(group + AHEAD);
         const Pair at = pair_at(p, part, group);
         const Live live = RUNS && BORDERS ? held_cells(a, tile, at.d, at.h, at.w) : BOTH;
-        finish_pair<RUNS, RUNS>(a, tile, f, sums, panel, ONCE ? 0 : group, place, at, live, extra[group % (AHEAD + 1)]);
+        finish_pair<RUNS, RUNS>(a, here, f, sums, panel, ONCE ? 0 : group, place, at, live, extra[group % (AHEAD + 1)]);
         if (ONCE) roll(sums, panel, RT / R2 * PAIRS_W);
       }
       if (ONCE) roll_rows(sums, RT / R2 * PAIRS_W);
