@@ -24,9 +24,12 @@ TIMES = re.compile(
 )
 
 
+SAMPLES = re.compile(r"^\s+samples of (\S+), ms:(.*)$", re.MULTILINE)
+
+
 def upconv(program: Path, text: str, runs: int, check: bool) -> dict:
     """Every candidate's time and largest error as a fraction of the bound; the planner's choice."""
-    options = ["--runs", str(runs)] + ([] if check else ["--no-check"])
+    options = ["--runs", str(runs), "--samples"] + ([] if check else ["--no-check"])
     out = subprocess.run([program, *options, text], check=True, capture_output=True, text=True)
     return read_upconv(out.stdout, text)
 
@@ -40,6 +43,7 @@ def read_upconv(said: str, text: str) -> dict:
         for name, verdict, worst, _, middle, low, _ in found
     }
     chosen = choice[1]
+    samples = {name: [float(ms) for ms in times.split()] for name, times in SAMPLES.findall(said)}
     return {
         "text": text,
         "chosen": chosen,
@@ -47,4 +51,5 @@ def read_upconv(said: str, text: str) -> dict:
         "flop": float(choice[2]),
         "bytes": float(choice[3]),
         "candidates": candidates,
+        **({"samples_ms": samples[chosen]} if chosen in samples else {}),
     }

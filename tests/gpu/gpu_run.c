@@ -2,9 +2,9 @@
  *
  * One problem on the GPU, every candidate: checked against the oracle, timed with a cold cache.
  *
- *   gpu_run [--no-check] [--runs N] [--only CANDIDATE] [--chosen] "TEXT" ...
+ *   gpu_run [--no-check] [--runs N] [--samples] [--only CANDIDATE] [--chosen] "TEXT" ...
  *
- * --chosen: what the planner chooses, nothing else.
+ * --chosen: what the planner chooses, nothing else. --samples: every single time, too.
  */
 #include <math.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ typedef struct trial {
   bool check;
   int runs;
   const char *only;
-  bool chosen;
+  bool chosen, samples;
 } trial;
 
 static const char *failed(const char *what) {
@@ -49,7 +49,6 @@ static const char *failed(const char *what) {
 static void run_candidate(trial *t, const char *name) {
   upconv_plan_options options = {.candidate = name};
   upconv_plan *plan = NULL;
-  int rank = t->desc.spatial_dims + 2;
   int64_t x_shape[UPCONV_MAX_RANK];
   memcpy(x_shape, t->inputs.x.view.shape, sizeof x_shape);
   if (upconv_plan_create(t->context, t->problem, t->epilogue, &options, &plan)) {
@@ -75,6 +74,8 @@ static void run_candidate(trial *t, const char *name) {
   if (!ok) failed(name);
   if (ok && t->check) upconv_compare(&t->y.view, t->value, t->bound, &worst, &where);
   if (ok && t->runs > 0 && device_time(plan, &a, t->runs, ms) != UPCONV_OK) failed(name);
+  float sample[MOST_RUNS];
+  memcpy(sample, ms, sizeof sample);
   qsort(ms, (size_t)t->runs, sizeof *ms, by_value);
   upconv_work work;
   upconv_plan_work(plan, &work);
@@ -88,7 +89,11 @@ static void run_candidate(trial *t, const char *name) {
          worst, device_guards_intact() ? "" : ", GUARDS DAMAGED", median, (double)ms[0],
          t->runs ? (double)ms[t->runs - 1] : 0, work.planned_flop / median * 1e-9,
          work.planned_bytes / median * 1e-6);
-  (void)rank;
+  if (t->samples) {
+    printf("  samples of %s, ms:", name);
+    for (int i = 0; i < t->runs; i++) printf(" %.5f", (double)sample[i]);
+    printf("\n");
+  }
   fflush(stdout);
   free(packed);
   free(a.workspace);
@@ -161,6 +166,8 @@ int main(int argc, char **argv) {
       t.check = false;
     else if (strcmp(argv[i], "--chosen") == 0)
       t.chosen = true;
+    else if (strcmp(argv[i], "--samples") == 0)
+      t.samples = true;
     else if (strcmp(argv[i], "--check") == 0)
       t.check = true;
     else if (strcmp(argv[i], "--runs") == 0 && i + 1 < argc)
