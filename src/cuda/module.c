@@ -27,7 +27,8 @@ static upconv_status load(const uc_cuda_device *device, void *image, uc_cuda_mod
   return status;
 }
 
-/* Registers that were lacking, for they were rationed so tightly that some values went to memory. */
+/* Registers that were lacking, for they were rationed so tightly that some values went to memory: as many at least as lay there at
+   once. */
 static int64_t lacking(const uc_cuda_kernel *k, const void *image, size_t size) {
   enum { MOST_FUNCTIONS = 8 };
   uc_cubin_function function[MOST_FUNCTIONS];
@@ -42,10 +43,10 @@ static int64_t registers(const uc_cuda_kernel *k, int64_t blocks) {
   return 65536 / (blocks * k->threads * k->teams) / 8;
 }
 
-/* The most blocks that leave a thread more registers than it has now. */
-static int64_t fewer_blocks(const uc_cuda_kernel *k) {
-  int64_t blocks = k->min_blocks - 1;
-  while (blocks > 1 && registers(k, blocks) == registers(k, k->min_blocks)) blocks--;
+/* The most blocks that leave a thread so many registers more than it has now. */
+static int64_t fewer_blocks(const uc_cuda_kernel *k, int64_t count) {
+  int64_t blocks = k->min_blocks - 1, enough = registers(k, k->min_blocks) + uc_ceil_div(count, 8);
+  while (blocks > 1 && registers(k, blocks) < enough) blocks--;
   return blocks;
 }
 
@@ -66,7 +67,7 @@ static void load_less(uc_cuda_kernel *k, int64_t count) {
    units of x, that are loaded together. count: that are lacking. false: nothing is left to give. */
 static bool give_registers(uc_cuda_kernel *k, int64_t count) {
   if (k->min_blocks > 1) {
-    k->min_blocks = fewer_blocks(k);
+    k->min_blocks = fewer_blocks(k, count);
   } else if (k->teams > 1) {
     k->teams--;
     k->shared_floats -= k->team_floats;

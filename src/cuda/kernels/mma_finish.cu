@@ -6,8 +6,8 @@ struct Stored {
   u32 whole, part;
 };
 
-// at: the lane's first cell. Few strips are cut by a border, and only those compare coordinates of
-// every output.
+// at: the lane's first cell. Few strips are cut by a border, and only those compare coordinates of every output. Unrolled code
+// does not ask for those of a tile that is inside.
 __device__ __forceinline__ Stored stored_strips(const Args &a, const Tile &tile, int at) {
   Stored strips = {ROLLED && tile.inside ? ~0u : 0, 0};
   if (tile.inside) return strips;
@@ -25,8 +25,8 @@ __device__ __forceinline__ Stored stored_strips(const Args &a, const Tile &tile,
 }
 
 #if ROLLED
-// Sums lie in registers, whose numbers must be known when they are compiled: where what follows the convolution is long its code exists
-// once, for the first strip of the first channel, and all sums move past it.
+// Sums lie in registers, whose numbers must be known when they are compiled: where what follows the convolution is long its code
+// exists once, for the first strip of the first channel, and all sums move past it.
 enum { LANE_CHANNELS = 2 * NT };
 
 // The sum of a lane's cell q, of the c-th of its channels: two columns of every block of eight.

@@ -61,8 +61,8 @@ __device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, int r
   }
 }
 
-// Where tensors are read, a lane's rows are finished one after the other, by code that exists once: what both have in common would be kept
-// in more registers than there are.
+// Where tensors are read, a lane's rows are finished one after the other, by code that exists once: what both have in common would
+// be kept in more registers than there are.
 enum { ROW_BY_ROW = EXTRA_FLOATS > 0, ROWS_AT_ONCE = ROW_BY_ROW ? 1 : 2 };
 
 // The sums of a lane's other row come to the place of the first one's.

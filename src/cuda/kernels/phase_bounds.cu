@@ -78,8 +78,8 @@ __device__ __noinline__ float add_marked(const Args &a, int n, int group, int qd
   return sum;
 }
 
-// marks: of the buffer's positions; position: of the part's first cell. The code exists once, and the sums move past it: unrolled it
-// took registers that kernels without such inputs lacked.
+// marks: of the buffer's positions; position: of the part's first cell. The code exists once, and the sums move past it: it is
+// seldom run, and its calls, unrolled, took registers that what is run always lacked.
 __device__ __forceinline__ void add_all_marked(const Args &a, const Tile &tile, const Place &p, const char *weights, const u8 *marks,
                                                u8 mark, int position, Sums &sums) {
 #pragma unroll 1

@@ -116,8 +116,8 @@ __device__ __forceinline__ void copy_together(const Args &a, const Tile &tile, c
   for (int i = 0; i < COUNT; i++) store_pieces(row[i], lane, pieces[i]);
 }
 
-// Eight rows, four at once, each by eight lanes. Two of a lane are under way together, unless they are so long that the registers are
-// lacking.
+// Eight rows, four at once, each by eight lanes. A lane has two under way together, unless they are so long that there are too few
+// registers.
 __device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, const RowsOfPlace &rows, int first, char *stage) {
   enum { TOGETHER = Pieces::MOST > 2 ? 1 : 2 };
 #pragma unroll 1
