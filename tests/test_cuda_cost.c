@@ -185,7 +185,7 @@ static void depth_of_few_blocks(void) {
       }
   check_ahead("n1 ci256 co128 in128 k16 s8 p4 bias dtype=f16", "cuda-mma", "cuda-ffma", 3);
   check_ahead("n1 ci64 co32 in28x28 k5 s2 p2 op1 bias dtype=bf16 | silu", "cuda-gemm", "cuda-mma",
-              1.5);
+              1.2);
   check_context(NULL);
 }
 
