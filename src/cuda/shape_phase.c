@@ -425,7 +425,9 @@ static void choose_tiling(const setting *s, tiling *best) {
   int64_t registers = MOST_REGISTERS - (s->tail_loads > 0 ? READING_REGISTERS : 0);
   for (t.held = 1; t.held <= s->panel_blocks; t.held *= 2) {
     int64_t most = uc_min(MOST_GROUPS, MOST_SUMS / 4 / (p->panels * t.held));
-    if (s->k->pool < 0) most = uc_min(most, registers / (4 * p->panels * t.held + GROUP_REGISTERS));
+    if (s->k->pool < 0) /* one group at least: there is no less */
+      most =
+          uc_min(most, uc_max(t.held == 1, registers / (4 * p->panels * t.held + GROUP_REGISTERS)));
     for (t.groups = 1; t.groups <= most; t.groups += t.groups < 8 ? 1 : 2)
       for (t.axis = 0; t.axis < UC_AXES; t.axis++) {
         int64_t cells = t.axis == 2 ? t.groups * GROUP : t.groups;
