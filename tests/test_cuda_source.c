@@ -325,10 +325,25 @@ static void lanes_that_meet(void) {
               (const char *const[]){"#define RUN 4", "#define LANES_MEET 0", NULL});
 }
 
+/* As many parts as a row of cells has; no more sums than what finishes them leaves registers for. */
+static void parts_and_sums(void) {
+  check_lines("n16 ci16 co32 in16x32x33 k3 s2 p1 op1 math=tf32 | max_pool 2", "cuda-phase",
+              (const char *const[]){"#define PART_W 8", "#define TW 40", NULL});
+  check_lines(
+      "n16 ci16 co32 in16x32x32 k3 s2 p1 op1 math=tf32 | max_pool 2", "cuda-phase",
+      (const char *const[]){"#define PANELS 4", "#define HELD 1", "#define GROUPS 8", NULL});
+  check_lines(
+      "n2 ci64 co32 in64x64x64 k2 s2 dtype=f16", "cuda-phase",
+      (const char *const[]){"#define PANELS 4", "#define HELD 1", "#define GROUPS 8", NULL});
+  check_lines(
+      "n2 ci64 co32 in64x64x64 k2 s2 dtype=f16 | add #skip | relu", "cuda-phase",
+      (const char *const[]){"#define PANELS 4", "#define HELD 1", "#define GROUPS 4", NULL});
+}
+
 /* What follows the convolution is unrolled for every sum of a thread only where it is short. */
 static void long_tails_once(void) {
-  const char *const candidate[] = {"cuda-phase", "cuda-panel"};
-  for (int i = 0; i < 2; i++) {
+  const char *const candidate[] = {"cuda-phase", "cuda-panel", "cuda-mma"};
+  for (int i = 0; i < 3; i++) {
     check_lines("n2 ci64 co32 in16x16x16 k2 s2 math=tf32 | leaky_relu 0.1 | mul @m", candidate[i],
                 (const char *const[]){"#define ROLLED 0", NULL});
     check_lines("n2 ci64 co32 in16x16x16 k2 s2 math=tf32 | gelu", candidate[i],
@@ -656,6 +671,7 @@ int main(int argc, char **argv) {
       {"residues_as_rows", residues_as_rows},
       {"channels_as_rows", channels_as_rows},
       {"lanes_that_meet", lanes_that_meet},
+      {"parts_and_sums", parts_and_sums},
       {"long_tails_once", long_tails_once},
       {"long_runs", long_runs},
       {"teams_and_copies", teams_and_copies},
