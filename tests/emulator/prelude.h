@@ -15,12 +15,24 @@
 #define __builtin_assume(x) ((void)0)
 #define __isGlobal(x) 1
 
-struct uint2 { unsigned x, y; } __attribute__((aligned(8)));
-struct uint4 { unsigned x, y, z, w; } __attribute__((aligned(16)));
-struct int2 { int x, y; } __attribute__((aligned(8)));
-struct int4 { int x, y, z, w; } __attribute__((aligned(16)));
-struct float2 { float x, y; } __attribute__((aligned(8)));
-struct float4 { float x, y, z, w; } __attribute__((aligned(16)));
+struct uint2 {
+  unsigned x, y;
+} __attribute__((aligned(8)));
+struct uint4 {
+  unsigned x, y, z, w;
+} __attribute__((aligned(16)));
+struct int2 {
+  int x, y;
+} __attribute__((aligned(8)));
+struct int4 {
+  int x, y, z, w;
+} __attribute__((aligned(16)));
+struct float2 {
+  float x, y;
+} __attribute__((aligned(8)));
+struct float4 {
+  float x, y, z, w;
+} __attribute__((aligned(16)));
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
@@ -28,15 +40,20 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 extern "C" {
-float expf(float), expm1f(float), log1pf(float), logf(float), erff(float), erfcf(float), tanhf(float), sqrtf(float), fabsf(float),
-    floorf(float), ceilf(float), rintf(float), fmaf(float, float, float), powf(float, float), fmaxf(float, float),
-    fminf(float, float), sinf(float), cosf(float), exp2f(float);
-double exp(double), expm1(double), log1p(double), log(double), erf(double), erfc(double), tanh(double), sqrt(double),
-    fabs(double), floor(double), ceil(double), rint(double), fma(double, double, double), pow(double, double),
-    fmax(double, double), fmin(double, double);
+float expf(float), expm1f(float), log1pf(float), logf(float), erff(float), erfcf(float),
+    tanhf(float), sqrtf(float), fabsf(float), floorf(float), ceilf(float), rintf(float),
+    fmaf(float, float, float), powf(float, float), fmaxf(float, float), fminf(float, float),
+    sinf(float), cosf(float), exp2f(float);
+double exp(double), expm1(double), log1p(double), log(double), erf(double), erfc(double),
+    tanh(double), sqrt(double), fabs(double), floor(double), ceil(double), rint(double),
+    fma(double, double, double), pow(double, double), fmax(double, double), fmin(double, double);
 
-struct EmuIndex { unsigned x, y, z; };
-struct EmuThread { EmuIndex thread, block, block_size, grid_size; };
+struct EmuIndex {
+  unsigned x, y, z;
+};
+struct EmuThread {
+  EmuIndex thread, block, block_size, grid_size;
+};
 extern EmuThread emu_thread;
 
 enum { EMU_SHARED = 0x20000000, EMU_SHARED_BEGIN = EMU_SHARED + 1024 };
@@ -51,11 +68,13 @@ unsigned short emu_to_bf16(float);
 unsigned emu_to_tf32(float, bool even);
 unsigned emu_max_nan_pair(unsigned, unsigned, bool bf16);
 /* type: 0 TF32, 1 F16, 2 BF16; words: 8 or 4 a row */
-void emu_mma(int type, int words, float &, float &, float &, float &, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-             unsigned b1);
+void emu_mma(int type, int words, float &, float &, float &, float &, unsigned a0, unsigned a1,
+             unsigned a2, unsigned a3, unsigned b0, unsigned b1);
 void emu_ldmatrix4(unsigned &, unsigned &, unsigned &, unsigned &, unsigned address);
-void emu_wgmma_registers(int type, int columns, float **d, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned long long b);
-void emu_wgmma_shared(int type, int columns, float **d, unsigned long long a, unsigned long long b, unsigned add);
+void emu_wgmma_registers(int type, int columns, float **d, unsigned a0, unsigned a1, unsigned a2,
+                         unsigned a3, unsigned long long b);
+void emu_wgmma_shared(int type, int columns, float **d, unsigned long long a, unsigned long long b,
+                      unsigned add);
 void emu_wgmma_fence();
 void emu_wgmma_commit();
 void emu_wgmma_wait(unsigned groups);
@@ -69,7 +88,8 @@ void emu_bulk_to_shared(unsigned to, const void *from, unsigned bytes, unsigned 
 void emu_bulk_to_global(void *to, unsigned from, unsigned bytes);
 void emu_bulk_commit();
 void emu_bulk_wait(unsigned groups);
-void emu_bulk_tensor(unsigned to, const void *map, int c0, int c1, int c2, int c3, int c4, unsigned barrier);
+void emu_bulk_tensor(unsigned to, const void *map, int c0, int c1, int c2, int c3, int c4,
+                     unsigned barrier);
 }
 
 #define threadIdx emu_thread.thread
@@ -80,10 +100,26 @@ void emu_bulk_tensor(unsigned to, const void *map, int c0, int c1, int c2, int c
 inline void __syncthreads() { emu_barrier(0, 0); }
 inline void __syncwarp(unsigned = ~0u) { emu_syncwarp(); }
 template <class T> inline T __ldg(const T *p) { return *p; }
-inline float __int_as_float(int x) { float f; __builtin_memcpy(&f, &x, 4); return f; }
-inline int __float_as_int(float x) { int f; __builtin_memcpy(&f, &x, 4); return f; }
-inline float __uint_as_float(unsigned x) { float f; __builtin_memcpy(&f, &x, 4); return f; }
-inline unsigned __float_as_uint(float x) { unsigned f; __builtin_memcpy(&f, &x, 4); return f; }
+inline float __int_as_float(int x) {
+  float f;
+  __builtin_memcpy(&f, &x, 4);
+  return f;
+}
+inline int __float_as_int(float x) {
+  int f;
+  __builtin_memcpy(&f, &x, 4);
+  return f;
+}
+inline float __uint_as_float(unsigned x) {
+  float f;
+  __builtin_memcpy(&f, &x, 4);
+  return f;
+}
+inline unsigned __float_as_uint(float x) {
+  unsigned f;
+  __builtin_memcpy(&f, &x, 4);
+  return f;
+}
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
   unsigned long long both = (unsigned long long)y << 32 | x;
   unsigned r = 0;
@@ -97,7 +133,8 @@ inline float __double2float_rz(double d) {
 }
 inline unsigned long long __cvta_generic_to_shared(const void *p) {
   unsigned long long at = (unsigned long long)p;
-  if (at < EMU_SHARED || at >= EMU_SHARED + (1 << 18)) emu_fail("a pointer is not into shared memory");
+  if (at < EMU_SHARED || at >= EMU_SHARED + (1 << 18))
+    emu_fail("a pointer is not into shared memory");
   return at;
 }
 template <class T> inline T __shfl_sync(unsigned, T v, int lane, int = 32) {
@@ -116,12 +153,16 @@ template <class T> inline T __shfl_xor_sync(unsigned m, T v, int mask, int = 32)
 inline void emu_aligned(const void *p, unsigned n) {
   if ((unsigned long long)p % n) emu_fail("a load or store is not aligned");
 }
-inline void emu_load_f32_if(float &v, const void *p, int there) { v = 0; if (there) emu_aligned(p, 4), v = *(const float *)p; }
+inline void emu_load_f32_if(float &v, const void *p, int there) {
+  v = 0;
+  if (there) emu_aligned(p, 4), v = *(const float *)p;
+}
 template <class T> inline void emu_load_u16_if(T &v, const void *p, int there) {
   v = 0;
   if (there) emu_aligned(p, 2), v = *(const unsigned short *)p;
 }
-inline void emu_load_v4_if(unsigned &a, unsigned &b, unsigned &c, unsigned &d, const void *p, int there) {
+inline void emu_load_v4_if(unsigned &a, unsigned &b, unsigned &c, unsigned &d, const void *p,
+                           int there) {
   uint4 v = {0, 0, 0, 0};
   if (there) emu_aligned(p, 16), v = *(const uint4 *)p;
   a = v.x, b = v.y, c = v.z, d = v.w;

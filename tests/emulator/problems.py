@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random problems for one kind of kernel, run on the emulator: problems.py THEME COUNT [SEED]. Says what failed, how often candidates
-ran, and what the kernels that ran were like."""
+"""Random problems for one kind of kernel, run on the emulator: problems.py THEME COUNT [SEED].
+Says what failed, how often candidates ran, and what the kernels that ran were like."""
+
 import collections
 import os
 import random
@@ -10,15 +11,53 @@ import subprocess
 import sys
 import tempfile
 
-FAR = ["gelu", "silu", "mish", "gelu_tanh", "softplus", "tanh", "selu", "elu", "sigmoid", "add #t", "mul #t", "leaky_relu 0.2", "mul @m", "hardswish"]
+FAR = [
+    "gelu",
+    "silu",
+    "mish",
+    "gelu_tanh",
+    "softplus",
+    "tanh",
+    "selu",
+    "elu",
+    "sigmoid",
+    "add #t",
+    "mul #t",
+    "leaky_relu 0.2",
+    "mul @m",
+    "hardswish",
+]
 LONG = ["gelu", "silu", "mish", "gelu_tanh", "softplus", "tanh", "log_softmax c"]
 
 
 def axis(r, largest):
-    k, s, p = r.choice([(2, 2, 0), (3, 2, 1), (4, 2, 1), (3, 1, 1), (3, 3, 0), (4, 4, 0), (5, 2, 2), (3, 2, 0), (4, 3, 1), (1, 1, 0), (2, 3, 0), (5, 1, 1), (6, 2, 2)])
+    k, s, p = r.choice(
+        [
+            (2, 2, 0),
+            (3, 2, 1),
+            (4, 2, 1),
+            (3, 1, 1),
+            (3, 3, 0),
+            (4, 4, 0),
+            (5, 2, 2),
+            (3, 2, 0),
+            (4, 3, 1),
+            (1, 1, 0),
+            (2, 3, 0),
+            (5, 1, 1),
+            (6, 2, 2),
+        ]
+    )
     d = r.choice([1, 1, 1, 1, 2])
-    return dict(i=r.randint(2, largest), k=k, s=s, d=d, p=min(p, d * (k - 1)), pe=min(p, d * (k - 1)) if r.random() < 0.7 else r.randint(0, d * (k - 1)),
-                op=r.randint(0, max(s, d) - 1) if r.random() < 0.3 else 0)
+    return dict(
+        i=r.randint(2, largest),
+        k=k,
+        s=s,
+        d=d,
+        p=min(p, d * (k - 1)),
+        pe=min(p, d * (k - 1)) if r.random() < 0.7 else r.randint(0, d * (k - 1)),
+        op=r.randint(0, max(s, d) - 1) if r.random() < 0.3 else 0,
+    )
 
 
 def size(a):
@@ -27,7 +66,9 @@ def size(a):
 
 def geometry(r, nd, largest, n, ci, co, groups, most=6e6):
     while True:
-        axes = [axis(r, largest if i + 1 < nd or r.random() < 0.5 else 3 * largest) for i in range(nd)]
+        axes = [
+            axis(r, largest if i + 1 < nd or r.random() < 0.5 else 3 * largest) for i in range(nd)
+        ]
         if r.random() < 0.4:
             for i, a in enumerate(axes):
                 axes[i] = dict(axes[0], i=a["i"])
@@ -44,8 +85,11 @@ def geometry(r, nd, largest, n, ci, co, groups, most=6e6):
 
 
 def types(r, dense=True):
-    text = r.choice(["x=f16 w=f16", "x=bf16 w=bf16", "math=tf32", "x=f16 math=tf32", "math=tf32"]) if dense else \
-        r.choice(["", "", "x=f16", "x=bf16 w=bf16", "w=f16"])
+    text = (
+        r.choice(["x=f16 w=f16", "x=bf16 w=bf16", "math=tf32", "x=f16 math=tf32", "math=tf32"])
+        if dense
+        else r.choice(["", "", "x=f16", "x=bf16 w=bf16", "w=f16"])
+    )
     text += " y=" + r.choice(["f32", "f16", "bf16"])
     return text + r.choice(["", "", " xlayout=ndhwc"]) + r.choice(["", "", " ylayout=ndhwc"])
 
@@ -62,12 +106,14 @@ def number(ops):
 
 
 def tensors(r, nd):
-    axes = ["nc" + "dhw"[3 - nd:], "nc", "c", "n" + "dhw"[3 - nd:], "dhw"[3 - nd:]]
+    axes = ["nc" + "dhw"[3 - nd :], "nc", "c", "n" + "dhw"[3 - nd :], "dhw"[3 - nd :]]
     return "#t" if r.random() < 0.6 else f"#t[{r.choice(axes)}]" + r.choice(["", ":f16", ":bf16"])
 
 
 def chain(r, nd, pool):
-    ops = [r.choice(LONG[:6]) for _ in range(r.randint(1, 3))] + [r.choice(FAR) for _ in range(r.randint(0, 2))]
+    ops = [r.choice(LONG[:6]) for _ in range(r.randint(1, 3))] + [
+        r.choice(FAR) for _ in range(r.randint(0, 2))
+    ]
     r.shuffle(ops)
     ops = [o.replace("#t", tensors(r, nd)) for o in ops]
     if pool:
@@ -76,21 +122,48 @@ def chain(r, nd, pool):
 
 
 def any_pool(r):
-    return r.choice(["max_pool 2", "max_pool 3", "avg_pool 2", "extreme_pool 2 dir=-1", "extreme_pool 2 dir=@m", "max_pool 3 s2", "max_pool 2 s1", "max_pool 1 s2",
-                     "max_pool 3 s2 p1", "max_pool 2x2x2 s2x2x1", "extreme_pool 3 s2 p1 dir=@m", "max_pool 2 s2 d2", "max_pool 1x1x2 s1x1x2",
-                     "avg_pool 3 s2 p1 exclude_pad", "max_pool 4"])
+    return r.choice(
+        [
+            "max_pool 2",
+            "max_pool 3",
+            "avg_pool 2",
+            "extreme_pool 2 dir=-1",
+            "extreme_pool 2 dir=@m",
+            "max_pool 3 s2",
+            "max_pool 2 s1",
+            "max_pool 1 s2",
+            "max_pool 3 s2 p1",
+            "max_pool 2x2x2 s2x2x1",
+            "extreme_pool 3 s2 p1 dir=@m",
+            "max_pool 2 s2 d2",
+            "max_pool 1x1x2 s1x1x2",
+            "avg_pool 3 s2 p1 exclude_pad",
+            "max_pool 4",
+        ]
+    )
 
 
 def fit_pool(pool, nd):
-    return re.sub(r"\d+x\d+x\d+", lambda m: "x".join(m[0].split("x")[3 - nd:]), pool)
+    return re.sub(r"\d+x\d+x\d+", lambda m: "x".join(m[0].split("x")[3 - nd :]), pool)
 
 
 def write_mma(r):
     nd = r.randint(1, 3)
     groups = r.choice([1, 1, 1, 2, 3])
-    text = geometry(r, nd, r.choice([5, 9, 14]), r.choice([1, 2, 3]), groups * r.choice([2, 3, 4, 5, 8, 8, 12, 16, 17, 24, 40]),
-                    groups * r.choice([4, 5, 7, 8, 9, 16, 17, 24, 32, 40]), groups)
-    ops = chain(r, nd, fit_pool(any_pool(r), nd) if r.random() < 0.45 else None) if r.random() < 0.85 else ["relu"]
+    text = geometry(
+        r,
+        nd,
+        r.choice([5, 9, 14]),
+        r.choice([1, 2, 3]),
+        groups * r.choice([2, 3, 4, 5, 8, 8, 12, 16, 17, 24, 40]),
+        groups * r.choice([4, 5, 7, 8, 9, 16, 17, 24, 32, 40]),
+        groups,
+    )
+    ops = (
+        chain(r, nd, fit_pool(any_pool(r), nd) if r.random() < 0.45 else None)
+        if r.random() < 0.85
+        else ["relu"]
+    )
     return f"{text} {types(r)}", ops, "cuda-mma"
 
 
@@ -102,7 +175,10 @@ def write_pool(r):
         groups = r.randint(2, 9)
         ci, co = groups, groups * r.choice([1, 1, 2])
     else:
-        ci, co = groups * r.choice([1, 2, 3, 4, 8, 16]), groups * r.choice([1, 2, 3, 5, 8, 16, 17, 32])
+        ci, co = (
+            groups * r.choice([1, 2, 3, 4, 8, 16]),
+            groups * r.choice([1, 2, 3, 5, 8, 16, 17, 32]),
+        )
     text = geometry(r, nd, r.choice([5, 9]), r.choice([1, 2, 3]), ci, co, groups, 3e6)
     ops = [r.choice(FAR) for _ in range(r.randint(0, 2))]
     pool = any_pool(r)
@@ -110,7 +186,11 @@ def write_pool(r):
         pool = any_pool(r)
     ops = [o.replace("#t", tensors(r, nd)) for o in ops]
     ops.insert(r.randint(0, len(ops)), fit_pool(pool, nd))
-    return f"{text} {types(r, r.random() < 0.6)}", ops, "cuda-ffma,cuda-gemm,cuda-flat,cuda-depthwise,cuda-scatter"
+    return (
+        f"{text} {types(r, r.random() < 0.6)}",
+        ops,
+        "cuda-ffma,cuda-gemm,cuda-flat,cuda-depthwise,cuda-scatter",
+    )
 
 
 def write_poolfit(r):
@@ -118,20 +198,55 @@ def write_poolfit(r):
     nd = r.randint(1, 3)
     groups = r.choice([1, 1, 1, 2])
     few = r.random() < 0.4
-    ci, co = (r.choice([2, 3, 4, 8]), r.choice([4, 5, 8, 16, 17])) if few else (r.choice([8, 16, 17, 24]), r.choice([1, 2, 3, 5, 8, 16, 32]))
-    text = geometry(r, nd, r.choice([5, 9, 14]), r.choice([1, 2, 3]), groups * ci, groups * co, groups, 3e6)
+    ci, co = (
+        (r.choice([2, 3, 4, 8]), r.choice([4, 5, 8, 16, 17]))
+        if few
+        else (r.choice([8, 16, 17, 24]), r.choice([1, 2, 3, 5, 8, 16, 32]))
+    )
+    text = geometry(
+        r, nd, r.choice([5, 9, 14]), r.choice([1, 2, 3]), groups * ci, groups * co, groups, 3e6
+    )
     strides = re.search(r" s(\S+)", text)[1]
     ops = [r.choice(FAR).replace("#t", tensors(r, nd)) for _ in range(r.randint(0, 2))]
-    ops.insert(r.randint(0, len(ops)), r.choice([f"max_pool {strides}", f"max_pool {strides}", f"extreme_pool {strides} dir=@m", f"extreme_pool {strides} dir=-1", f"max_pool {strides} ceil"]))
-    return f"{text} {types(r)}", ops, "cuda-gemm,cuda-flat,cuda-scatter,cuda-mma,cuda-phase,cuda-panel"
+    ops.insert(
+        r.randint(0, len(ops)),
+        r.choice(
+            [
+                f"max_pool {strides}",
+                f"max_pool {strides}",
+                f"extreme_pool {strides} dir=@m",
+                f"extreme_pool {strides} dir=-1",
+                f"max_pool {strides} ceil",
+            ]
+        ),
+    )
+    return (
+        f"{text} {types(r)}",
+        ops,
+        "cuda-gemm,cuda-flat,cuda-scatter,cuda-mma,cuda-phase,cuda-panel",
+    )
 
 
 def write_phase(r):
     nd = r.choice([1, 2, 2, 3, 3])
     groups = r.choice([1, 1, 1, 2])
-    text = geometry(r, nd, r.choice([5, 9, 17, 30]), r.choice([1, 2, 3]), groups * r.choice([2, 3, 4, 8, 8, 12, 16, 24, 32]), groups * r.choice([4, 7, 8, 16, 17, 24, 32, 64]),
-                    groups, 8e6)
-    ops = [] if r.random() < 0.4 else chain(r, nd, None) if r.random() < 0.5 else [r.choice(FAR).replace("#t", tensors(r, nd))]
+    text = geometry(
+        r,
+        nd,
+        r.choice([5, 9, 17, 30]),
+        r.choice([1, 2, 3]),
+        groups * r.choice([2, 3, 4, 8, 8, 12, 16, 24, 32]),
+        groups * r.choice([4, 7, 8, 16, 17, 24, 32, 64]),
+        groups,
+        8e6,
+    )
+    ops = (
+        []
+        if r.random() < 0.4
+        else chain(r, nd, None)
+        if r.random() < 0.5
+        else [r.choice(FAR).replace("#t", tensors(r, nd))]
+    )
     return f"{text} {types(r)}", ops, "cuda-phase"
 
 
@@ -148,8 +263,21 @@ def write_rows(r):
 def write_panel(r):
     nd = r.choice([1, 2, 2, 3, 3])
     groups = r.choice([1, 1, 1, 2])
-    text = geometry(r, nd, r.choice([5, 9, 17]), r.choice([1, 2, 3]), groups * r.choice([8, 16, 17, 24, 32, 64]), groups * r.choice([8, 16, 17, 32, 40, 64]), groups, 8e6)
-    ops = chain(r, nd, None) if r.random() < 0.4 else [r.choice(FAR).replace("#t", tensors(r, nd)) for _ in range(r.randint(0, 1))]
+    text = geometry(
+        r,
+        nd,
+        r.choice([5, 9, 17]),
+        r.choice([1, 2, 3]),
+        groups * r.choice([8, 16, 17, 24, 32, 64]),
+        groups * r.choice([8, 16, 17, 32, 40, 64]),
+        groups,
+        8e6,
+    )
+    ops = (
+        chain(r, nd, None)
+        if r.random() < 0.4
+        else [r.choice(FAR).replace("#t", tensors(r, nd)) for _ in range(r.randint(0, 1))]
+    )
     if r.random() < 0.75:
         ops.insert(r.randint(0, len(ops)), r.choice(["add ", "mul ", "sub "]) + tensors(r, nd))
     return f"{text} {types(r)}", ops, "cuda-panel"
@@ -195,24 +323,30 @@ def kinds_of(path):
     if name.startswith("phase"):
         count = [int(define[x]) for x in ("STEPS", "PRODUCTS", "HELD") if x in define]
         if len(count) == 3:
-            found.append(f"phase: products {'unrolled' if count[0] * count[1] * count[2] <= 40 else 'a step at a time'}")
+            unrolled = count[0] * count[1] * count[2] <= 40
+            found.append(f"phase: products {'unrolled' if unrolled else 'a step at a time'}")
         found.append(f"phase: {'gaps' if define.get('GAPS') == '1' else 'no gaps'}")
     if name == "phase rows":
         of_cell = int(define["Y_CELL2"])
         vector = 4 if define["Y_TYPE"] == "F32" else 8
-        found.append(f"phase: rows copied {'one by one' if (int(define['GROUPS']) * 8 * of_cell // vector + 7) // 8 > 2 else 'by twos'}")
+        pieces = (int(define["GROUPS"]) * 8 * of_cell // vector + 7) // 8
+        found.append(f"phase: rows copied {'one by one' if pieces > 2 else 'by twos'}")
     return found
 
 
 def write_panelrows(r):
-    """Short rows of y along W that are no whole sectors, with tensors in the tail, or a pool of what a cell has."""
+    """Short rows of y along W that are no whole sectors, with tensors in the tail, or a pool of
+    what a cell has."""
     while True:
         text, ops, candidates = write_panel(r)
         if "ylayout" in text or not any("#t" in op for op in ops):
             continue
         strides = re.search(r" s(\S+)", text)[1].split("x")
         if r.random() < 0.3 and len(set(strides)) == 1 and strides[0] in ("2", "4"):
-            ops.insert(r.randint(0, len(ops)), r.choice(["max_pool ", "avg_pool ", "extreme_pool "]) + strides[0])
+            ops.insert(
+                r.randint(0, len(ops)),
+                r.choice(["max_pool ", "avg_pool ", "extreme_pool "]) + strides[0],
+            )
             ops = [op + " dir=-1" if op.startswith("extreme") else op for op in ops]
         return text, ops, candidates
 
@@ -228,7 +362,13 @@ def main():
         used = tempfile.mktemp()
         env = dict(os.environ, EMULATOR_CANDIDATES=candidates, EMULATOR_USED=used)
         try:
-            run = subprocess.run([program, "--device", "cuda", "--seed", str(seed * 1000 + i), "--replay", text], env=env, text=True, capture_output=True, timeout=240)
+            run = subprocess.run(
+                [program, "--device", "cuda", "--seed", str(seed * 1000 + i), "--replay", text],
+                env=env,
+                text=True,
+                capture_output=True,
+                timeout=240,
+            )
         except subprocess.TimeoutExpired:
             print(f"TIMEOUT {text}", flush=True)
             failed += 1
@@ -237,14 +377,29 @@ def main():
         if os.path.exists(used):
             with open(used) as f:
                 lines = f.read().split()
-            sources, ran = sorted({x for x in lines if "/" in x}), {x for x in lines if "/" not in x}
+            sources, ran = (
+                sorted({x for x in lines if "/" in x}),
+                {x for x in lines if "/" not in x},
+            )
             os.unlink(used)
-        if "does not fit" in run.stdout or "returned 1, not 0 (UPCONV_OK)" in run.stdout and "upconv_output_shape" in run.stdout:
+        if (
+            "does not fit" in run.stdout
+            or "returned 1, not 0 (UPCONV_OK)" in run.stdout
+            and "upconv_output_shape" in run.stdout
+        ):
             invalid += 1
         elif run.returncode:
             failed += 1
-            bad = [line for line in (run.stdout + run.stderr).splitlines() if not line.startswith("cuda:0")][:14]
-            print(f"FAILED {run.returncode} {theme} seed {seed * 1000 + i}: {text}\n  " + "\n  ".join(bad), flush=True)
+            bad = [
+                line
+                for line in (run.stdout + run.stderr).splitlines()
+                if not line.startswith("cuda:0")
+            ][:14]
+            print(
+                f"FAILED {run.returncode} {theme} seed {seed * 1000 + i}: {text}\n  "
+                + "\n  ".join(bad),
+                flush=True,
+            )
         else:
             passed += 1
         kinds.update({kind for source in sources for kind in kinds_of(source)})
