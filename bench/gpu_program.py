@@ -22,8 +22,6 @@ TIMES = re.compile(
     r"\(min ([\d.]+) max ([\d.]+)\)",
     re.MULTILINE,
 )
-
-
 SAMPLES = re.compile(r"^\s+samples of (\S+), ms:(.*)$", re.MULTILINE)
 
 

@@ -244,12 +244,15 @@ static void write_pool_start(const writer *w, const upconv_op *op) {
               "minus\n");
 }
 
-/* Two maxima grow side by side, so that they need not wait for each other. */
-static const char *pool_add(const uc_cuda_kernel *k, upconv_op_kind kind) {
-  if (kind == UPCONV_OP_AVG_POOL) return "pooled += %s";
-  bool plain = kind == UPCONV_OP_MAX_POOL || k->sums_pooled;
-  return plain ? "most[r %% 2] = r < 2 ? %s : max_nan(most[r %% 2], %s)"
-               : "most[r %% 2] = r < 2 ? sign * %s : max_nan(most[r %% 2], sign * %s)";
+/* Adds element v of a window. Two maxima grow side by side, so that they need not wait for each other, each from its first element. */
+static void write_pool_add(const writer *w, upconv_op_kind kind, int v) {
+  if (kind == UPCONV_OP_AVG_POOL) {
+    uc_text_add(w->text, "        pooled += v%d;\n", v);
+    return;
+  }
+  const char *sign = kind == UPCONV_OP_MAX_POOL || w->k->sums_pooled ? "" : "sign * ";
+  uc_text_add(w->text, "        most[r %% 2] = r < 2 ? %sv%d : max_nan(most[r %% 2], %sv%d);\n",
+              sign, v, sign, v);
 }
 
 /* Divides by the elements of the window at output (qd, qh, pw). */
@@ -326,9 +329,6 @@ static void write_pooled(writer *w) {
   int source = op->operand[0].index;
   bool average = op->kind == UPCONV_OP_AVG_POOL;
   uc_text *text = w->text;
-  char element[16], add[128];
-  snprintf(element, sizeof element, "v%d", source);
-  snprintf(add, sizeof add, pool_add(w->k, op->kind), element, element);
   write_loader(w, &before, &behind, load_pooled);
   write_finish_head(w, "What follows the convolution, for one channel of a strip of cells: one "
                        "pooling window each.");
@@ -340,7 +340,8 @@ static void write_pooled(writer *w) {
   open_window(w);
   uc_text_add(text, "        const float v0 = cell[q * RT + r];\n");
   write_steps(w, &before);
-  uc_text_add(text, "        %s;\n      }\n", add);
+  write_pool_add(w, op->kind, source);
+  uc_text_add(text, "      }\n");
   if (average)
     write_average(text, &op->window, source);
   else

@@ -419,15 +419,19 @@ static int64_t row_pitch(const setting *s, const tiling *t) {
   return uc_ceil_div(row - banks / 2, banks) * banks + banks / 2;
 }
 
-static void choose_tiling(const setting *s, tiling *best) {
-  const uc_cuda_phase *p = &s->k->phases;
-  tiling t = {.clocks = 0};
+/* Groups whose sums, and where these become outputs what finishes them, fit the registers; of one block of channels one at least. */
+static int64_t most_groups(const setting *s, int64_t held) {
+  int64_t sums = 4 * s->k->phases.panels * held, most = uc_min(MOST_GROUPS, MOST_SUMS / sums);
+  if (s->k->pool >= 0) return most;
   int64_t registers = MOST_REGISTERS - (s->tail_loads > 0 ? READING_REGISTERS : 0);
+  int64_t room = registers / (sums + GROUP_REGISTERS);
+  return uc_min(most, held == 1 ? uc_max(1, room) : room);
+}
+
+static void choose_tiling(const setting *s, tiling *best) {
+  tiling t = {.clocks = 0};
   for (t.held = 1; t.held <= s->panel_blocks; t.held *= 2) {
-    int64_t most = uc_min(MOST_GROUPS, MOST_SUMS / 4 / (p->panels * t.held));
-    if (s->k->pool < 0) /* one group at least: there is no less */
-      most =
-          uc_min(most, uc_max(t.held == 1, registers / (4 * p->panels * t.held + GROUP_REGISTERS)));
+    int64_t most = most_groups(s, t.held);
     for (t.groups = 1; t.groups <= most; t.groups += t.groups < 8 ? 1 : 2)
       for (t.axis = 0; t.axis < UC_AXES; t.axis++) {
         int64_t cells = t.axis == 2 ? t.groups * GROUP : t.groups;

@@ -74,8 +74,11 @@ static void run_candidate(trial *t, const char *name) {
   if (!ok) failed(name);
   if (ok && t->check) upconv_compare(&t->y.view, t->value, t->bound, &worst, &where);
   if (ok && t->runs > 0 && device_time(plan, &a, t->runs, ms) != UPCONV_OK) failed(name);
-  float sample[MOST_RUNS];
-  memcpy(sample, ms, sizeof sample);
+  if (t->samples) {
+    printf("  samples of %s, ms:", name);
+    for (int i = 0; i < t->runs; i++) printf(" %.5f", (double)ms[i]);
+    printf("\n");
+  }
   qsort(ms, (size_t)t->runs, sizeof *ms, by_value);
   upconv_work work;
   upconv_plan_work(plan, &work);
@@ -89,11 +92,6 @@ static void run_candidate(trial *t, const char *name) {
          worst, device_guards_intact() ? "" : ", GUARDS DAMAGED", median, (double)ms[0],
          t->runs ? (double)ms[t->runs - 1] : 0, work.planned_flop / median * 1e-9,
          work.planned_bytes / median * 1e-6);
-  if (t->samples) {
-    printf("  samples of %s, ms:", name);
-    for (int i = 0; i < t->runs; i++) printf(" %.5f", (double)sample[i]);
-    printf("\n");
-  }
   fflush(stdout);
   free(packed);
   free(a.workspace);
