@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stands in for NVRTC: the image of a kernel is the path of a library that the host's compiler made of its text. */
-#include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,14 +12,6 @@
 struct Program {
   std::string source, image, log;
 };
-
-static std::string folder() {
-  Dl_info info;
-  dladdr((void *)folder, &info);
-  std::string path = info.dli_fname;
-  size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash);
-}
 
 static std::string environment(const char *name, const std::string &otherwise) {
   const char *value = getenv(name);
@@ -50,7 +41,8 @@ int nvrtcGetSupportedArchs(int *arch) {
   memcpy(arch, known, sizeof known);
   return 0;
 }
-int nvrtcCreateProgram(Program **p, const char *source, const char *, int, const char *const *, const char *const *) {
+int nvrtcCreateProgram(Program **p, const char *source, const char *, int, const char *const *,
+                       const char *const *) {
   *p = new Program{source, "", ""};
   return 0;
 }
@@ -60,9 +52,11 @@ int nvrtcCompileProgram(Program *p, int count, const char *const *option) {
   std::string arch = "900", here = environment("EMULATOR_SOURCE", EMULATOR_SOURCE), all;
   for (int i = 0; i < count; i++)
     if (const char *sm = strstr(option[i], "sm_")) arch = std::string(sm + 3, 2) + "0";
-  std::string flags = environment("EMULATOR_FLAGS", "-O1 -march=native -ffp-contract=off -fno-strict-aliasing");
+  std::string flags =
+      environment("EMULATOR_FLAGS", "-O1 -march=native -ffp-contract=off -fno-strict-aliasing");
   for (const char *name : {"/prelude.h", "/transform.py"}) read_all(here + name, all);
-  std::string change = environment("EMULATOR_CHANGE", ""); /* of the text: a sed script, to see that a test notices it */
+  std::string change = environment(
+      "EMULATOR_CHANGE", ""); /* of the text: a sed script, to see that a test notices it */
   all += change + arch + flags + p->source;
   char name[64];
   snprintf(name, sizeof name, "%016llx", (unsigned long long)hash_of(all));
@@ -74,14 +68,19 @@ int nvrtcCompileProgram(Program *p, int count, const char *const *option) {
     if (!f) return 1;
     fwrite(p->source.data(), 1, p->source.size(), f);
     fclose(f);
-    std::string command = "exec 2>" + mine + ".log; sed -i \"$EMULATOR_CHANGE\" " + mine + ".cu && g++ -E -P -w -x c++ -D__CUDA_ARCH__=" + arch + " -D__CUDACC__=1 " + mine +
-                          ".cu -o " + mine + ".ii && python3 " + here + "/transform.py " + mine + ".ii " + mine + ".cpp && g++ " +
-                          flags + " -std=c++17 -w -fpermissive -shared -fPIC -I" + here + " " + mine + ".cpp -o " + mine + ".so";
+    std::string command = "exec 2>" + mine + ".log; sed -i \"$EMULATOR_CHANGE\" " + mine +
+                          ".cu && g++ -E -P -w -x c++ -D__CUDA_ARCH__=" + arch +
+                          " -D__CUDACC__=1 " + mine + ".cu -o " + mine + ".ii && python3 " + here +
+                          "/transform.py " + mine + ".ii " + mine + ".cpp && g++ " + flags +
+                          " -std=c++17 -w -fpermissive -shared -fPIC -I" + here + " " + mine +
+                          ".cpp -o " + mine + ".so";
     int result = system(command.c_str());
     read_all(mine + ".log", p->log);
-    if (result != 0) return fprintf(stderr, "emulator: %s.cpp: %s\n", mine.c_str(), p->log.c_str()), 6;
+    if (result != 0)
+      return fprintf(stderr, "emulator: %s.cpp: %s\n", mine.c_str(), p->log.c_str()), 6;
     if (!p->log.empty()) fprintf(stderr, "%s", p->log.c_str());
-    for (const char *end : {".cu", ".cpp", ".so"}) rename((mine + end).c_str(), (base + end).c_str());
+    for (const char *end : {".cu", ".cpp", ".so"})
+      rename((mine + end).c_str(), (base + end).c_str());
     for (const char *end : {".ii", ".log"}) unlink((mine + end).c_str());
   }
   if (const char *used = getenv("EMULATOR_USED")) {
@@ -95,7 +94,9 @@ int nvrtcCompileProgram(Program *p, int count, const char *const *option) {
 int nvrtcGetProgramLogSize(Program *p, size_t *size) { return *size = p->log.size() + 1, 0; }
 int nvrtcGetProgramLog(Program *p, char *log) { return strcpy(log, p->log.c_str()), 0; }
 int nvrtcGetPTXSize(Program *p, size_t *size) { return *size = p->image.size(), 0; }
-int nvrtcGetPTX(Program *p, char *image) { return memcpy(image, p->image.data(), p->image.size()), 0; }
+int nvrtcGetPTX(Program *p, char *image) {
+  return memcpy(image, p->image.data(), p->image.size()), 0;
+}
 int nvrtcGetCUBINSize(Program *p, size_t *size) { return nvrtcGetPTXSize(p, size); }
 int nvrtcGetCUBIN(Program *p, char *image) { return nvrtcGetPTX(p, image); }
 }

@@ -283,6 +283,23 @@ def write_panel(r):
     return f"{text} {types(r)}", ops, "cuda-panel"
 
 
+def write_panelrows(r):
+    """Short rows of y along W that are no whole sectors, with tensors in the tail, or a pool of
+    what a cell has."""
+    while True:
+        text, ops, candidates = write_panel(r)
+        if "ylayout" in text or not any("#t" in op for op in ops):
+            continue
+        strides = re.search(r" s(\S+)", text)[1].split("x")
+        if r.random() < 0.3 and len(set(strides)) == 1 and strides[0] in ("2", "4"):
+            ops.insert(
+                r.randint(0, len(ops)),
+                r.choice(["max_pool ", "avg_pool ", "extreme_pool "]) + strides[0],
+            )
+            ops = [op + " dir=-1" if op.startswith("extreme") else op for op in ops]
+        return text, ops, candidates
+
+
 # What is written at the top of the file that only these kernels have.
 MARKS = [
     ("ffma", "// Inner product on the FP32 units. A thread holds CELLS"),
@@ -323,7 +340,8 @@ def kinds_of(path):
     if name.startswith("phase"):
         count = [int(define[x]) for x in ("STEPS", "PRODUCTS", "HELD") if x in define]
         if len(count) == 3:
-            unrolled = count[0] * count[1] * count[2] <= 40
+            most = int(re.search(r"MOST_UNROLLED = (\d+)", text)[1])
+            unrolled = count[0] * count[1] * count[2] <= most
             found.append(f"phase: products {'unrolled' if unrolled else 'a step at a time'}")
         found.append(f"phase: {'gaps' if define.get('GAPS') == '1' else 'no gaps'}")
     if name == "phase rows":
@@ -334,80 +352,55 @@ def kinds_of(path):
     return found
 
 
-def write_panelrows(r):
-    """Short rows of y along W that are no whole sectors, with tensors in the tail, or a pool of
-    what a cell has."""
-    while True:
-        text, ops, candidates = write_panel(r)
-        if "ylayout" in text or not any("#t" in op for op in ops):
-            continue
-        strides = re.search(r" s(\S+)", text)[1].split("x")
-        if r.random() < 0.3 and len(set(strides)) == 1 and strides[0] in ("2", "4"):
-            ops.insert(
-                r.randint(0, len(ops)),
-                r.choice(["max_pool ", "avg_pool ", "extreme_pool "]) + strides[0],
+def run(theme, text, seed, candidates):
+    """How test_random ended, and what it noted: sources that were compiled, candidates that ran."""
+    with tempfile.TemporaryDirectory() as folder:
+        used = os.path.join(folder, "used")
+        env = dict(os.environ, EMULATOR_CANDIDATES=candidates, EMULATOR_USED=used)
+        command = [os.environ["EMULATOR_PROGRAM"], "--device", "cuda", "--seed", str(seed)]
+        try:
+            done = subprocess.run(
+                [*command, "--replay", text], env=env, text=True, capture_output=True, timeout=240
             )
-            ops = [op + " dir=-1" if op.startswith("extreme") else op for op in ops]
-        return text, ops, candidates
+        except subprocess.TimeoutExpired:
+            print(f"TIMEOUT {theme} seed {seed}: {text}", flush=True)
+            return "failed", set(), set()
+        noted = set()
+        if os.path.exists(used):
+            with open(used, encoding="utf-8") as file:
+                noted = set(file.read().split())
+    sources = {name for name in noted if "/" in name}
+    return judge(theme, text, seed, done), sources, noted - sources
+
+
+def judge(theme, text, seed, done):
+    if done.returncode == 0:
+        return "passed"
+    said = done.stdout + done.stderr
+    # drawn so that a window is larger than what it pools
+    if "upconv_output_shape" in said and "returned 1, not 0 (UPCONV_OK)" in said:
+        return "invalid"
+    lines = [line for line in said.splitlines() if not line.startswith("cuda:0")][:14]
+    print(f"FAILED {done.returncode} {theme} seed {seed}: {text}", *lines, sep="\n  ", flush=True)
+    return "failed"
 
 
 def main():
     theme, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 1
-    program = os.environ["EMULATOR_PROGRAM"]
-    kinds, passed, failed, invalid = collections.Counter(), 0, 0, 0
+    kinds, ends = collections.Counter(), collections.Counter()
     for i in range(count):
-        r = random.Random(f"{theme} {seed} {i}")
-        text, ops, candidates = globals()["write_" + theme](r)
-        text = " | ".join([text] + number(ops))
-        used = tempfile.mktemp()
-        env = dict(os.environ, EMULATOR_CANDIDATES=candidates, EMULATOR_USED=used)
-        try:
-            run = subprocess.run(
-                [program, "--device", "cuda", "--seed", str(seed * 1000 + i), "--replay", text],
-                env=env,
-                text=True,
-                capture_output=True,
-                timeout=240,
-            )
-        except subprocess.TimeoutExpired:
-            print(f"TIMEOUT {text}", flush=True)
-            failed += 1
-            continue
-        sources, ran = [], set()
-        if os.path.exists(used):
-            with open(used) as f:
-                lines = f.read().split()
-            sources, ran = (
-                sorted({x for x in lines if "/" in x}),
-                {x for x in lines if "/" not in x},
-            )
-            os.unlink(used)
-        if (
-            "does not fit" in run.stdout
-            or "returned 1, not 0 (UPCONV_OK)" in run.stdout
-            and "upconv_output_shape" in run.stdout
-        ):
-            invalid += 1
-        elif run.returncode:
-            failed += 1
-            bad = [
-                line
-                for line in (run.stdout + run.stderr).splitlines()
-                if not line.startswith("cuda:0")
-            ][:14]
-            print(
-                f"FAILED {run.returncode} {theme} seed {seed * 1000 + i}: {text}\n  "
-                + "\n  ".join(bad),
-                flush=True,
-            )
-        else:
-            passed += 1
-        kinds.update({kind for source in sources for kind in kinds_of(source)})
-        kinds.update({f"candidate {name}" for name in ran})
+        text, ops, candidates = globals()["write_" + theme](random.Random(f"{theme} {seed} {i}"))
+        text = " | ".join([text, *number(ops)])
+        end, sources, ran = run(theme, text, seed * 1000 + i, candidates)
+        ends[end] += 1
+        kinds.update(kind for source in sources for kind in kinds_of(source))
+        kinds.update(f"candidate {name}" for name in ran)
+    passed, failed, invalid = (ends[end] for end in ("passed", "failed", "invalid"))
     print(f"{theme}: {passed} passed, {failed} failed, {invalid} are no problems")
     for kind, number_of in sorted(kinds.items()):
         print(f"  {number_of:5} {kind}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

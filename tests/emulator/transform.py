@@ -7,15 +7,21 @@ import re
 import sys
 
 
+def end_of_string(text, at):
+    """The index of the quote that ends the string which begins at `at`."""
+    at += 1
+    while text[at] != '"':
+        at += 2 if text[at] == "\\" else 1
+    return at
+
+
 def find_end(text, at):
     """The index behind the parenthesis that matches the one at `at`."""
     depth = 0
     while True:
         c = text[at]
         if c == '"':
-            at += 1
-            while text[at] != '"':
-                at += 2 if text[at] == "\\" else 1
+            at = end_of_string(text, at)
         elif c in "([{":
             depth += 1
         elif c in ")]}":
@@ -30,9 +36,7 @@ def split(text, separator):
     while at < len(text):
         c = text[at]
         if c == '"':
-            at += 1
-            while text[at] != '"':
-                at += 2 if text[at] == "\\" else 1
+            at = end_of_string(text, at)
         elif c in "([{":
             at = find_end(text, at) - 1
         elif c == separator:
