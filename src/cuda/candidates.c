@@ -14,6 +14,7 @@
 #include "launch.h"
 #include "module.h"
 #include "pack.h"
+#include "registers.h"
 #include "shape.h"
 
 typedef enum inner_product {
@@ -255,6 +256,7 @@ static upconv_status build_passes(uc_cuda_engine *e, bool no_fuse) {
 static upconv_status generate(uc_cuda_engine *e) {
   upconv_status status = uc_cuda_pack_source(e, &e->pack_source);
   for (int i = 0; i < e->kernel_count && status == UPCONV_OK; i++) {
+    uc_cuda_expect_registers(e, &e->kernel[i]);
     status = uc_cuda_kernel_source(e, &e->kernel[i], &e->kernel[i].source);
     if (status == UPCONV_OK && e->kernel[i].view_count > UC_CUDA_MAX_VIEWS)
       status =

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "../op.h"
+#include "codegen.h"
 #include "emit.h"
 #include "work.h"
 
@@ -25,6 +26,9 @@ typedef struct writer {
    finished. */
 static bool loads_ahead(const writer *w) { return w->k->phase || w->k->panel; }
 
+/* Whether the order in which they are loaded is kept: what four warps finish straight into y has hardly a register left. */
+static bool loads_in_turn(const writer *w) { return w->k->panel && w->k->panels.row_pitch == 0; }
+
 /* Whether a long tail is in the code once, for strips that are stored whole and for those of which y holds a part. */
 static bool stores_either(const writer *w) { return w->k->mma && uc_cuda_long_tail(w->e, w->k); }
 
@@ -36,8 +40,9 @@ static void write_load(const writer *w, const upconv_operand *o, const place *at
   bool tensor = o->kind == UPCONV_OPERAND_TENSOR;
   upconv_dtype type = tensor ? w->e->lowered->tail->tensor[o->index].dtype : UPCONV_F32;
   int view = uc_cuda_view_of(w->k, tensor, o->index);
-  uc_text_add(text, "load_if<%s>(in, a.view[%d].origin, view_index(a.view[%d], n, c, %s))",
-              uc_cuda_type_name(type), view, view, at->coordinates);
+  uc_text_add(text, "%s<%s>(in, a.view[%d].origin, view_index(a.view[%d], n, c, %s))",
+              loads_in_turn(w) ? "load_in_turn" : "load_if", uc_cuda_type_name(type), view, view,
+              at->coordinates);
 }
 
 /* The next element that was loaded ahead. */
@@ -161,6 +166,8 @@ static void write_loader(writer *w, const place *before, const place *behind,
                          void (*loops)(const writer *w, const place *before, const place *behind)) {
   if (!loads_ahead(w)) return;
   int each = write_loads(w, before, NULL), pooled = write_loads(w, behind, NULL);
+  if (each + pooled > 0 && loads_in_turn(w))
+    uc_text_add(w->text, "%s", uc_cuda_embedded("load_in_turn"));
   uc_text_add(w->text,
               "\n// What operators read from memory for one channel of a strip of cells.\n"
               "struct Extra {\n"

@@ -3,6 +3,7 @@
 #include "codegen.h"
 #include "emit.h"
 #include "shape.h"
+#include "work.h"
 
 static bool stores_channels_last(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   bool last = k->pass->result == e->program.value_count - 1;
@@ -19,6 +20,7 @@ void uc_cuda_emit_gemm_defines(uc_text *text, const uc_cuda_engine *e, const uc_
   uc_cuda_emit_define(text, "Y_LAST", stores_channels_last(e, k));
   uc_cuda_emit_define(text, "STAGES", k->stages);
   uc_cuda_emit_define(text, "WGMMA", k->wgmma);
+  uc_cuda_emit_define(text, "ROLLED", uc_cuda_long_tail(e, k));
   if (!k->wgmma) uc_cuda_emit_define(text, "STEPS_AHEAD", k->steps_ahead);
   uc_cuda_emit_define(text, "WIDE", k->wide);
   uc_cuda_emit_define(text, "HELD", k->held);

@@ -10,6 +10,7 @@
 #include "cache.h"
 #include "codegen.h"
 #include "cubin.h"
+#include "registers.h"
 
 static const char *const options[] = {"--std=c++17", "-default-device", "-lineinfo"};
 
@@ -38,56 +39,13 @@ static int64_t lacking(const uc_cuda_kernel *k, const void *image, size_t size) 
   return 0;
 }
 
-/* Registers of a thread when a multiprocessor holds so many blocks, in units of eight: it has 65536. */
-static int64_t registers(const uc_cuda_kernel *k, int64_t blocks) {
-  return 65536 / (blocks * k->threads * k->teams) / 8;
-}
-
-/* The most blocks that leave a thread so many registers more than it has now. */
-static int64_t fewer_blocks(const uc_cuda_kernel *k, int64_t count) {
-  int64_t blocks = k->min_blocks - 1, enough = registers(k, k->min_blocks) + uc_ceil_div(count, 8);
-  while (blocks > 1 && registers(k, blocks) < enough) blocks--;
-  return blocks;
-}
-
-/* Half the loads ahead, and again until `count` registers are saved: threads that copy give them to those that multiply, of which
-   there are as many. */
-static void load_less(uc_cuda_kernel *k, int64_t count) {
-  enum { SAVED = 24, LEAST_KEPT = 40 };
-  int64_t target = k->registers_kept - count;
-  do {
-    int64_t saved = uc_min(SAVED, k->registers_kept - LEAST_KEPT);
-    k->steps_ahead /= 2;
-    k->registers_kept -= saved;
-    k->registers_taken += saved;
-  } while (k->steps_ahead > 1 && k->registers_kept > uc_max(LEAST_KEPT, target));
-}
-
-/* Fewer threads on a multiprocessor: fewer blocks or, of one block, fewer teams. Where there is but one, fewer operands, or
-   units of x, that are loaded together. count: that are lacking. false: nothing is left to give. */
-static bool give_registers(uc_cuda_kernel *k, int64_t count) {
-  if (k->min_blocks > 1) {
-    k->min_blocks = fewer_blocks(k, count);
-  } else if (k->teams > 1) {
-    k->teams--;
-    k->shared_floats -= k->team_floats;
-  } else if (k->phase && k->steps_ahead > 1) {
-    load_less(k, count);
-  } else if (k->steps_ahead > 1) {
-    k->steps_ahead /= 2;
-  } else {
-    return false;
-  }
-  return true;
-}
-
 /* Compiles a kernel, again with more registers where it would spill otherwise. */
 static upconv_status compile_kernel(const uc_cuda_engine *e, uc_cuda_kernel *k, void **image) {
   for (;;) {
     size_t size = 0;
     upconv_status status = compile(e, k->source, image, &size);
     int64_t count = status == UPCONV_OK ? lacking(k, *image, size) : 0;
-    if (count == 0 || !give_registers(k, count)) return status;
+    if (count == 0 || !uc_cuda_give_registers(k, count)) return status;
     free(*image);
     *image = NULL;
     status = uc_cuda_kernel_source(e, k, &k->source);

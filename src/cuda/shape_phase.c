@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../checked.h"
+#include "registers.h"
 #include "shape.h"
 #include "work.h"
 
@@ -30,7 +31,9 @@ enum {
   LINE = 128,
   COPIERS = 256,
   MANY_SUMS = 72,         /* beyond which threads that multiply take registers of those that copy */
-  MANY_SUMS_READING = 48, /* the same where the tail reads tensors */
+  MANY_SUMS_READING = 40, /* the same where the tail reads tensors */
+  LARGE_SUMS =
+      112, /* for which that is not enough where rows meet, or a cell has more than two outputs */
   KEPT_REGISTERS = 80,
   TAKEN_REGISTERS = 176,
   EVEN_REGISTERS = 120, /* that these keep otherwise, so that nothing of either goes to memory */
@@ -454,6 +457,26 @@ static void lay_out_pairs(const setting *s, uc_cuda_kernel *k) {
   k->x_base[2] -= uc_mod(k->x_base[2], 2);
 }
 
+/* Whether rows of the result are stored element by element. */
+static bool stores_apart(const setting *s) {
+  int64_t run = VECTOR_BYTES / s->y_size;
+  while (2 * s->of_cell % run != 0) run /= 2;
+  return s->width % uc_max(1, run / 2) != 0;
+}
+
+/* Registers of a thread that copies, and of one that multiplies; the first load less where the second would lack some. */
+static void share_registers(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t,
+                            const setting *s) {
+  int64_t sums = k->phases.panels * t->held * t->groups * 4;
+  bool many = sums > (uc_cuda_tail_loads(e, k) > 0 ? MANY_SUMS_READING : MANY_SUMS);
+  k->steps_ahead = UNITS_AHEAD;
+  k->registers_kept = many ? KEPT_REGISTERS : EVEN_REGISTERS;
+  k->registers_taken = many ? TAKEN_REGISTERS : REST_REGISTERS;
+  int less = (sums >= LARGE_SUMS && (t->row_pitch > 0 || s->of_cell > 2)) +
+             (sums > MANY_SUMS && t->row_pitch > 0 && stores_apart(s));
+  for (; less > 0; less--) uc_cuda_load_less(k);
+}
+
 static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t, const setting *s) {
   uc_cuda_phase *p = &k->phases;
   k->staging_floats = uc_ceil_div(shared_bytes(s, t), 4);
@@ -472,11 +495,7 @@ static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t, 
   k->x_buffers = t->buffers;
   k->threads = MULTIPLIERS + COPIERS;
   k->copiers = COPIERS;
-  k->steps_ahead = UNITS_AHEAD;
-  bool many = p->panels * p->held * p->groups * 4 >
-              (uc_cuda_tail_loads(e, k) > 0 ? MANY_SUMS_READING : MANY_SUMS);
-  k->registers_kept = many ? KEPT_REGISTERS : EVEN_REGISTERS;
-  k->registers_taken = many ? TAKEN_REGISTERS : REST_REGISTERS;
+  share_registers(e, k, t, s);
   k->rt = k->pool >= 0 ? uc_volume(k->residues) : k->residues[2];
   k->residue_groups = uc_volume(k->residues) / k->rt;
   k->strip = 2;

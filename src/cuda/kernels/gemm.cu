@@ -246,12 +246,20 @@ __device__ __forceinline__ void finish_last(const Args &a, const Tile &tile, int
 }
 
 // Channels c, c + SHARES and so on, before `end`, of one cell, whose sums begin at `from`. What the next one needs is read
-// before this one is finished.
+// before this one is finished; not where that is long (ROLLED): it has no registers left, and little would be gained.
 template <bool INSIDE>
 __device__ __forceinline__ void finish_channels(const Args &a, Spot s, int rg, float *from, int c, int end) {
   const i64 step = SHARES * a.y.stride[1] * size_of(Y_TYPE);
   const int first = s.tile.group * CO;
   s.tile.y = channel_of_y(a, s.tile, c);
+#if ROLLED
+#pragma unroll 1
+  for (; c < end; c += SHARES, from += SHARES * PITCH, s.tile.y += step) {
+    float sum[RT];
+    read_sums(a, s, from, c, sum);
+    finish_cell(a, s, rg, INSIDE, sum, channel_at(a, first + c), first + c);
+  }
+#else
   Channel next = channel_at(a, first + c);
   float next_sum[RT];
   read_sums(a, s, from, c, next_sum);
@@ -269,6 +277,7 @@ __device__ __forceinline__ void finish_channels(const Args &a, Spot s, int rg, f
     finish_cell(a, s, rg, INSIDE, sum, with, first + c);
     s.tile.y += step;
   }
+#endif
 }
 
 // Neighbouring threads take neighbouring cells.
