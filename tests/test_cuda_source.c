@@ -444,7 +444,7 @@ static void many_channels(void) {
                       first_deltas, NULL});
   check_lines_for("cuda:sm_80", deep, "cuda-gemm",
                   (const char *const[]){"#define WGMMA 0", "#define SAMPLES 2",
-                                        "#define RESIDUE_BLOCKS 4", "#define STEPS_AHEAD 4",
+                                        "#define RESIDUE_BLOCKS 4", "#define STEPS_AHEAD 2",
                                         "struct Rows {", NULL});
   check_lines_for("cuda:sm_100", deep, "cuda-gemm", (const char *const[]){"#define WGMMA 0", NULL});
   /* sums of two teams fill more registers than twelve warps have */

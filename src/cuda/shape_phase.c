@@ -472,9 +472,8 @@ static void share_registers(const uc_cuda_engine *e, uc_cuda_kernel *k, const ti
   k->steps_ahead = UNITS_AHEAD;
   k->registers_kept = many ? KEPT_REGISTERS : EVEN_REGISTERS;
   k->registers_taken = many ? TAKEN_REGISTERS : REST_REGISTERS;
-  int less = (sums >= LARGE_SUMS && (t->row_pitch > 0 || s->of_cell > 2)) +
-             (sums > MANY_SUMS && t->row_pitch > 0 && stores_apart(s));
-  for (; less > 0; less--) uc_cuda_load_less(k);
+  bool lacks = sums >= LARGE_SUMS && (t->row_pitch > 0 || s->of_cell > 2);
+  if (lacks || (sums > MANY_SUMS && t->row_pitch > 0 && stores_apart(s))) uc_cuda_load_less(k);
 }
 
 static void settle(const uc_cuda_engine *e, uc_cuda_kernel *k, const tiling *t, const setting *s) {

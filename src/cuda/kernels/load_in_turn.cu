@@ -1,4 +1,4 @@
-
+// SPDX-License-Identifier: Apache-2.0
 // load_if, not before the code around it has come so far: where lanes exchange halves of runs the compiler would otherwise load so
 // much ahead that values go to memory.
 template <int TYPE>
