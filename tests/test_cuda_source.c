@@ -631,6 +631,25 @@ static void covering_set(void) {
     CHECK_MSG(met[k], "no case generates code for %s", upconv_op_name((upconv_op_kind)k));
 }
 
+/* Threads load windows by themselves where groups have few input channels, with neighbours along W side by side. */
+static void windows_directly(void) {
+  static const struct {
+    const char *text;
+    bool direct;
+  } cases[] = {{"n128 ci3 co16 in16x32x32 k3 s2 p1 bias math=ieee | avg_pool 2 | add @b", true},
+               {"n16 ci12 co48 g4 in16x32x32 k3 s2 p1 op1 math=ieee", true},
+               {"ci3 co16 in9 k3 s2 xlayout=ndhwc", false},
+               {"ci8 co16 in9x9 k3 s2", false},
+               {"ci3 co16 in9x9 k7 s1 p3", false}};
+  for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
+    char *source = source_for("cuda:sm_90a", cases[i].text, "cuda-ffma");
+    if (!source) continue;
+    CHECK_MSG((strstr(source, "#define DIRECT 1\n") != NULL) == cases[i].direct, "%s",
+              cases[i].text);
+    CHECK_FREE(source);
+  }
+}
+
 /* Two different problems never have one source: the cache would mix them up. */
 static void sources_differ(void) {
   static const char *const texts[] = {"ci4 co4 in8 k3 s2",
@@ -682,6 +701,7 @@ int main(int argc, char **argv) {
       {"tables_that_do_not_fit", tables_that_do_not_fit},
       {"scaled_sums", scaled_sums},
       {"covering_set", covering_set},
+      {"windows_directly", windows_directly},
       {"sources_differ", sources_differ},
   };
   return check_main(argc, argv, tests, CHECK_COUNT(tests));

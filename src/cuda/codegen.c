@@ -123,6 +123,7 @@ static void emit_inner_defines(uc_text *text, const uc_cuda_engine *e, const uc_
     uc_cuda_emit_define(text, "X_ROW", k->x_row);
     uc_cuda_emit_define(text, "X_PLANE", k->x_plane);
     uc_cuda_emit_define(text, "FUSED", k->fused);
+    if (k->direct) uc_cuda_emit_define(text, "INVERSE_AT", k->inverse_at);
   }
 }
 
@@ -150,9 +151,10 @@ static void emit_conv_defines(uc_text *text, const uc_cuda_engine *e, const uc_c
   bool last = k->pass->result == e->program.value_count - 1;
   upconv_dtype type = last ? e->lowered->source.y_dtype : UPCONV_F32;
   uc_text_add(text, "#define Y_TYPE %s\n", uc_cuda_type_name(type));
-  uc_cuda_emit_define(text, "CHANNELS_TOO", k->gemm);
+  uc_cuda_emit_define(text, "CHANNELS_TOO", k->gemm || k->direct);
   uc_cuda_emit_define(text, "MOVES_Y", k->gemm || k->panel || k->phase || k->x_row > 0);
   uc_cuda_emit_define(text, "POSITIONS_AT", k->positions_at);
+  uc_cuda_emit_define(text, "DIRECT", k->direct);
   uc_cuda_emit_define(text, "STRIP", k->strip);
   uc_cuda_emit_define(text, "RUN", run_length(k, type));
   uc_cuda_emit_define(text, "CELLS_LIVE", k->phase || k->panel);
@@ -363,7 +365,8 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
     else
       emit_taps(text, e, k);
     static const char *const
-        ffma[] = {"ffma", "position", "stage", "ffma_convolve", NULL},
+        ffma[] = {"ffma", "ffma_staged", "position", "stage", "inverse", "ffma_convolve", NULL},
+        *const ffma_direct[] = {"ffma", "inverse", "ffma_direct", NULL},
         *const depthwise[] = {"depthwise", "depthwise_stage", "depthwise_convolve", NULL},
         *const gemm_sync[] = {"gemm", "gemm_mma", "gemm_rows", NULL},
         *const gemm_fours[] = {"gemm", "barrier", "gemm_wgmma", "gemm_rows", NULL},
@@ -384,6 +387,7 @@ static void write_kernel(uc_text *text, const uc_cuda_engine *e, void *argument)
                               : k->panel     ? (stages_rows(k) ? panel_rows : panels)
                               : k->gemm      ? (k->wgmma ? gemm_fours : gemm_sync)
                               : k->depthwise ? depthwise
+                              : k->direct    ? ffma_direct
                                              : ffma;
     if (k->gemm) uc_cuda_emit_gemm_tables(text, e, k);
     if (k->panel) uc_cuda_emit_panel_tables(text, e, k);

@@ -163,6 +163,11 @@ typedef struct uc_cuda_kernel {
      of the input tile (x_plane: from plane to plane); where its positions are kept in shared memory, in floats, or 0 */
   int thread_axis;
   int64_t lanes[UC_AXES], x_row, positions_at;
+  /* ffma: x is not staged, a thread loads what its cells read of a channel, which are a tile; where inverses to divide its number
+     by are kept in shared memory, in floats; clocks of all tiles of a multiprocessor */
+  bool direct;
+  int64_t inverse_at;
+  double direct_clocks;
   int64_t mt, nt, warps_m, rounds; /* gemm: teams of warps */
   int64_t
       teams; /* of `threads` each in a block: they share its resident weights, each has its own tile */

@@ -184,7 +184,8 @@ static int64_t grid_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k, int
   int64_t resident = (int64_t)e->target.sm_count * uc_max(1, k->blocks_per_sm);
   if (k->panel) return uc_min(tiles, resident); /* blocks go over tiles of all kinds */
   int64_t most = k->resident ? uc_max(1, resident / blocks) : MAX_GRID / blocks;
-  return blocks * uc_min(tiles / blocks, uc_max(1, most));
+  int64_t jobs = k->direct ? uc_ceil_div(tiles / blocks, k->threads) : tiles / blocks;
+  return blocks * uc_min(jobs, uc_max(1, most));
 }
 
 /* Rows of x for a pass of many channels; made, by a kernel before, where x is none. */

@@ -429,6 +429,7 @@ static const char *shape_inner(const uc_cuda_engine *e, uc_cuda_kernel *k,
   if (e->gemm) return uc_cuda_shape_gemm(e, k, extent);
   if (e->phase) return uc_cuda_shape_phase(e, k, extent, width);
   if (e->panel) return uc_cuda_shape_panel(e, k, extent, width);
+  if (!e->mma && uc_cuda_shape_direct(e, k, extent)) return NULL;
   const char *refusal = NULL;
   if (!e->mma)
     choose_ffma(e, k, extent);
@@ -477,6 +478,7 @@ static upconv_status shape_fused(const uc_cuda_engine *e, const int64_t (*shape)
   }
   k->channels = k->bm;
   k->shared_floats = k->staging_floats;
+  if (k->direct) return UPCONV_OK;
   k->min_blocks = k->phase || k->panel ? 1 : wanted_blocks(k);
   if (!k->mma && !k->gemm && !k->phase && !k->panel) keep_positions(e, k);
   return UPCONV_OK;

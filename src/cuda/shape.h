@@ -30,6 +30,13 @@ upconv_status uc_cuda_shape_depthwise(const uc_cuda_engine *engine, uc_cuda_kern
 upconv_status uc_cuda_shape_flat(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
                                  const int64_t extent[UC_AXES], const char **refusal);
 
+/* ---- shape_direct.c: few input channels on the FP32 units ---- */
+
+/* Cells, threads, channels, blocks and shared memory of a fused pass; taps are known, extent is in cells. false: a thread cannot
+   load what it reads by itself. */
+bool uc_cuda_shape_direct(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
+                          const int64_t extent[UC_AXES]);
+
 /* ---- shape_mma.c: the tensor cores' part of a fused pass ---- */
 
 /* Cells and warps; residues, step and span are known. width: of the result, along W. Returns why it cannot be, or NULL. */

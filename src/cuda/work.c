@@ -356,6 +356,10 @@ static void count_products(counting *c) {
 
 static void count_ffma(counting *c) {
   const uc_cuda_kernel *k = c->k;
+  if (k->direct) {
+    c->w->clocks = k->direct_clocks; /* counted where its cells are chosen */
+    return;
+  }
   count_products(c);
   double outputs = volume(k->cells) * (double)k->bm * c->outputs_of_cell;
   double of_thread = (double)(k->thread_cells * k->mc * k->rt) * c->outputs_of_cell / c->residues;

@@ -38,6 +38,10 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return
 inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline unsigned __activemask() { return 0xffffffff; }
+inline int __all_sync(unsigned, int all) { return all; }
+inline int max(int a, int b) { return a > b ? a : b; }
+inline int min(int a, int b) { return a < b ? a : b; }
 
 extern "C" {
 float expf(float), expm1f(float), log1pf(float), logf(float), erff(float), erfcf(float),

@@ -300,8 +300,29 @@ def write_panelrows(r):
         return text, ops, candidates
 
 
+def write_direct(r):
+    """Few input channels a group, whose windows threads of the FP32 units load by themselves."""
+    nd = r.choice([1, 2, 2, 3, 3])
+    groups = r.choice([1, 1, 1, 2, 3])
+    text = geometry(
+        r,
+        nd,
+        r.choice([5, 9, 14]),
+        r.choice([1, 2, 3, 5]),
+        groups * r.choice([1, 2, 3, 3, 4]),
+        groups * r.choice([1, 2, 3, 5, 6, 8, 12, 16, 17, 24]),
+        groups,
+    )
+    ops = [r.choice(FAR).replace("#t", tensors(r, nd)) for _ in range(r.randint(0, 2))]
+    strides = re.search(r" s(\S+)", text)[1]
+    if r.random() < 0.3 and len(set(strides.split("x"))) == 1:
+        ops.insert(r.randint(0, len(ops)), r.choice(["max_pool ", "avg_pool "]) + strides[0])
+    return f"{text} {types(r, r.random() < 0.3)}".replace(" xlayout=ndhwc", ""), ops, "cuda-ffma"
+
+
 # What is written at the top of the file that only these kernels have.
 MARKS = [
+    ("ffma direct", "// The FP32 units where a group has few input channels"),
     ("ffma", "// Inner product on the FP32 units. A thread holds CELLS"),
     ("flat", "// Inner product on the tensor cores for few input channels"),
     ("scatter", "// Inner product on the tensor cores for few output channels"),

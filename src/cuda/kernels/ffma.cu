@@ -5,20 +5,20 @@
 
 typedef float WeightWord;
 
-// X_CHANNEL: positions of the input tile; X_WORDS: words of a channel in shared memory, where rows and planes lie further
-// apart so that lanes in different rows load from different banks.
-enum { THREADS_OF_CELLS = LD * LH * LW, X_CHANNEL = XD * XH * XW, X_WORDS = XD * X_PLANE };
+enum { THREADS_OF_CELLS = LD * LH * LW };
 enum { NEXT_X = (NEXT0 * I0 * X_PLANE) + (NEXT1 * I1 * X_ROW) + NEXT2 * I2 }; // from the input of a thread's cell to its next
 
-// The input tile: channel after channel.
-__device__ __forceinline__ int slot_of(int first, int e, int position) {
-  const u32 at = position;
-  return (first + e) * X_WORDS + at + at / XW * (X_ROW - XW) + at / (XW * XH) * (X_PLANE - XH * X_ROW);
+// What the compiler takes for unknown: it would rather multiply anew for every channel than keep a product.
+__device__ __forceinline__ int kept(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
 }
 
-// Channel e of the position at origin + offset; 0 outside the input.
-__device__ __forceinline__ float word_at(const Args &a, bool in, const char *origin, int offset, int e) {
-  return load_if<X_TYPE>(in && e < CI, origin, offset + e * a.x.stride[1]);
+// The same for a pointer into global memory.
+__device__ __forceinline__ char *kept(char *pointer) {
+  asm volatile("" : "+l"(pointer));
+  __builtin_assume(__isGlobal(pointer));
+  return pointer;
 }
 
 struct Place {
@@ -73,40 +73,3 @@ enum { WEIGHT_ROW = BM };
 #else
 enum { WEIGHT_ROW = CO_PAD };
 #endif
-
-// The taps of residue group rg; its residues are RT neighbours from rg * RT on.
-__device__ __forceinline__ void multiply(const Place &p, int rg, int channels, const float *xs, const float *ws,
-                                         float (&sums)[CELLS][RT][MC]) {
-  xs += p.x;
-#pragma unroll 1
-  for (int e = 0; e < channels; e++) {
-#if STATIC_TAPS
-#pragma unroll
-    for (int t = 0; t < TAPS; t++) {
-      float w[MC];
-      read_weights(ws + tap_kernel[t] * WEIGHT_ROW, w);
-#pragma unroll
-      for (int i = 0; i < CELLS; i++) {
-        const float x = xs[tap_offset[t] + i * NEXT_X];
-#pragma unroll
-        for (int m = 0; m < MC; m++) sums[i][tap_residue[t]][m] = fmaf(w[m], x, sums[i][tap_residue[t]][m]);
-      }
-    }
-#else
-#pragma unroll
-    for (int r = 0; r < RT; r++)
-#pragma unroll 1
-      for (int t = tap_begin[rg * RT + r]; t < tap_begin[rg * RT + r + 1]; t++) {
-        const float *x = xs + tap_offset[t];
-        float w[MC];
-        read_weights(ws + tap_kernel[t] * WEIGHT_ROW, w);
-#pragma unroll
-        for (int i = 0; i < CELLS; i++)
-#pragma unroll
-          for (int m = 0; m < MC; m++) sums[i][r][m] = fmaf(w[m], x[i * NEXT_X], sums[i][r][m]);
-      }
-#endif
-    xs += X_WORDS;
-    ws += KERNEL * WEIGHT_ROW;
-  }
-}

@@ -1,19 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tile on the FP32 units: chunks of channels, then every cell is finished.
 
-// What the compiler takes for unknown: it would rather multiply anew for every channel than keep a product.
-__device__ __forceinline__ int kept(int value) {
-  asm volatile("" : "+r"(value));
-  return value;
-}
-
-// The same for a pointer into global memory.
-__device__ __forceinline__ char *kept(char *pointer) {
-  asm volatile("" : "+l"(pointer));
-  __builtin_assume(__isGlobal(pointer));
-  return pointer;
-}
-
 // A thread's cells of one tile.
 struct Cells {
   int y[CELLS];     // offset of the first output within the tile, in elements

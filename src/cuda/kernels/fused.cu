@@ -51,27 +51,9 @@ __device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles,
   }
 }
 #elif POSITIONS_AT
-// n / d by an inverse, (2^32 - 1) / d, which makes at most one too few; a real division takes four times the instructions.
-__device__ __forceinline__ u32 divide(u32 n, u32 d, u32 inverse, u32 &rest) {
-  u32 quotient = (u32)((unsigned long long)n * inverse >> 32);
-  rest = n - quotient * d;
-  if (rest >= d) rest -= d, quotient++;
-  return quotient;
-}
-
-// go_to, by inverses of the grid's extents.
-__device__ __forceinline__ void go_by(const Args &a, uint4 inverse, u32 i, Tile &tile) {
-  u32 d, h, w;
-  const u32 rows = divide(i, a.grid[2], inverse.z, w), planes = divide(rows, a.grid[1], inverse.y, h);
-  tile.n = (int)divide(planes, a.grid[0], inverse.x, d) * SAMPLES + a.n0;
-  tile.qw = ((int)w + a.grid_begin[2]) * TW;
-  tile.qh = ((int)h + a.grid_begin[1]) * TH;
-  tile.qd = ((int)d + a.grid_begin[0]) * TD;
-}
-
 __device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, float *smem) {
   uint4 *const inverse = (uint4 *)(smem + POSITIONS_AT) - 1;
-  if (threadIdx.x == 0) *inverse = make_uint4(~0u / a.grid[0], ~0u / a.grid[1], ~0u / a.grid[2], 0);
+  if (threadIdx.x == 0) *inverse = inverses_of(a);
   stage_weights(a, tile, 0, (WeightWord *)(smem + TEAM_FLOATS));
   keep_positions(a, smem);
   __syncthreads();
@@ -83,7 +65,7 @@ __device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles,
     convolve(a, tile, 0, true, smem);
   }
 }
-#elif !COPIERS // where warps only copy, they go over the tiles for themselves
+#elif !COPIERS && !DIRECT // else the inner product goes over the tiles by itself
 __device__ __forceinline__ void work(const Args &a, Tile tile, i64 i, i64 tiles, i64 workers, float *smem) {
 #if RESIDENT_WEIGHTS
   stage_weights(a, tile, 0, (WeightWord *)(smem + TEAMS * TEAM_FLOATS));
