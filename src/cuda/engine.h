@@ -86,18 +86,25 @@ typedef struct uc_cuda_product {
   int32_t kernel[2][UC_CUDA_PANEL_PAIRS][2];
 } uc_cuda_product;
 
-/* Residues and channels as rows, cells as columns. */
-typedef struct uc_cuda_phase {
+/* Which rows panels have, and all products. */
+typedef struct uc_cuda_layout {
   int64_t fragments, slots; /* of a panel: blocks of 8 channels; places along D and H */
-  int64_t pairs;            /* of residues along W */
   int64_t panels, held;     /* for all residues; blocks of channels whose sums a thread holds */
-  int64_t blocks;           /* of channels, of a group */
-  int64_t groups;           /* of eight cells, of a part */
-  int group_axis;           /* along which they follow each other */
-  int64_t part[UC_AXES];    /* cells */
-  int64_t quads, steps;     /* units of 16 bytes of a position; products' depths that they make */
+  int64_t rounds;           /* whose sums are made one after the other; 0: not used */
   int64_t product_count;    /* of a step */
   uc_cuda_product *product;
+} uc_cuda_layout;
+
+/* Residues and channels as rows, cells as columns. */
+typedef struct uc_cuda_phase {
+  uc_cuda_layout main, rest; /* rest: of the last channels, which would fill main's in part */
+  int64_t pairs;             /* of residues along W */
+  int64_t blocks;            /* of channels, of a group */
+  int64_t groups;            /* of eight cells, of a part */
+  int group_axis;            /* along which they follow each other */
+  int64_t part[UC_AXES];     /* cells */
+  int64_t quads, steps;      /* units of 16 bytes of a position; products' depths that they make */
+  int64_t stage_bytes; /* where what warps have is put together before it is stored, of all warps */
   int64_t
       row_pitch; /* elements from row to row where finished rows meet in shared memory first, or 0 */
   bool gaps;     /* a product has rows whose residue has no tap there */

@@ -83,10 +83,8 @@ upconv_status uc_cuda_widen_packed(uc_cuda_engine *e, const uc_cuda_kernel *k) {
 /* The panels of all products, as they lie in shared memory. */
 upconv_status uc_cuda_phase_packed(uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const uc_cuda_phase *p = &k->phases;
-  enum { PANEL_FLOATS = 512 };
-  int64_t factors[] = {e->lowered->conv.groups, p->blocks, k->rounds,   p->steps,
-                       p->product_count,        p->held,   PANEL_FLOATS};
-  if (!uc_product(factors, 7, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)
+  int64_t factors[] = {e->lowered->conv.groups, p->blocks, uc_cuda_phase_weights(p) / 4};
+  if (!uc_product(factors, 3, &e->weight_floats) || e->weight_floats > INT64_MAX / 64)
     return uc_fail(UPCONV_OVERFLOW, "weights: more elements than memory can hold");
   e->packed_floats = padded(e->weights_at + e->weight_floats);
   return UPCONV_OK;
@@ -335,7 +333,7 @@ static void write_pack(uc_text *text, const uc_cuda_engine *e, void *argument) {
   const uc_cuda_kernel *k = ordering_kernel(e);
   uc_cuda_emit_define(text, "WIDE", k && k->wide);
   if (k && k->wide) emit_columns(text, k);
-  uc_cuda_emit_define(text, "PANELS", k && k->phase);
+  uc_cuda_emit_define(text, "IN_PANELS", k && k->phase);
   uc_cuda_emit_define(text, "STAGED", k && k->panel);
   if (k && k->panel) uc_cuda_emit_panel_packing(text, k);
   if (k && k->phase) uc_cuda_emit_phase_packing(text, k);

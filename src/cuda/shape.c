@@ -653,7 +653,8 @@ upconv_status uc_cuda_shape(const uc_cuda_engine *e, const uc_pass *pass,
 void uc_cuda_shape_free(uc_cuda_kernel *k) {
   free(k->tap);
   free(k->flattened.quad);
-  free(k->phases.product);
+  free(k->phases.main.product);
+  free(k->phases.rest.product);
   free(k->box);
   free(k->slot_at);
   free(k->source);

@@ -67,7 +67,10 @@ void uc_cuda_gemm_base(const uc_cuda_kernel *kernel, int64_t group, int64_t base
 const char *uc_cuda_shape_phase(const uc_cuda_engine *engine, uc_cuda_kernel *kernel,
                                 const int64_t extent[UC_AXES], int64_t width);
 /* The panel that has a residue's row. */
-int64_t uc_cuda_phase_panel(const uc_cuda_kernel *kernel, int64_t residue);
+int64_t uc_cuda_phase_panel(const uc_cuda_kernel *kernel, const uc_cuda_layout *layout,
+                            int64_t residue);
+/* Bytes of the weights of a block of channels. */
+int64_t uc_cuda_phase_weights(const uc_cuda_phase *phase);
 
 /* ---- shape_panel.c: many channels, as rows ---- */
 

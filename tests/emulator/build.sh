@@ -43,7 +43,7 @@ link random
 change src/cuda/shape_panel.c \
   's/for (int rows = 0; rows <= can_stage_rows(s, t)/for (int rows = can_stage_rows(s, t); rows <= can_stage_rows(s, t)/' \
   >"$out/shape_panel.c"
-change src/cuda/shape_phase.c '/t.row_pitch = 0;/{n;s/.*/if (!meets_in_rows(s, \&t)) try_parts(s, \&t, best);/}' >"$out/shape_phase.c"
+change src/cuda/shape_phase.c '/t->row_pitch = 0;/{n;s/.*/if (!meets_in_rows(s, t)) try_parts(s, t, best);/}' >"$out/shape_phase.c"
 for shape in panel phase; do
   gcc -std=gnu11 -O1 -w -Isrc -Isrc/cuda -Iinclude -c "$out/shape_$shape.c" -o "$out/shape_$shape.o"
 done

@@ -31,21 +31,33 @@ __device__ u32 word_of(const PackArgs &a, int i, int o, int c, int k) {
 }
 #endif
 
+#if IN_PANELS
+template <typename L>
+__device__ u32 word_of_panel(const PackArgs &a, int at, int block, int group) {
+  const int word = at % 4, row = at / 4 % 64, half = at / 256 % 2, warp = row / 16;
+  at /= 512;
+  const int held = at % L::HELD, product = at / L::HELD % L::PRODUCTS;
+  at /= L::HELD * L::PRODUCTS;
+  const int step = at % STEPS, round = at / STEPS;
+  const int o = block * BM + L::FIRST_CHANNEL + ((round * L::HELD + held) * L::FRAGMENTS + warp % L::FRAGMENTS) * 8 + row % 8;
+  const int kernel = L::kernel(product, half, warp / L::FRAGMENTS, row / 8 % 2), quad = QUADS == 1 ? 0 : 2 * step + half;
+  return kernel >= 0 ? word_of(a, quad * 4 + word, o, group * CI, kernel) : 0;
+}
+#endif
+
 extern "C" __global__ void __launch_bounds__(256) pack_weights(const __grid_constant__ PackArgs a) {
   for (i64 at = (i64)blockIdx.x * 256 + threadIdx.x; at < WEIGHT_WORDS; at += (i64)gridDim.x * 256) {
     i64 rest = at;
-#if PANELS
-    // [group][block][round][step][product][held][half of the depth][row][4]
-    const int word = (int)(rest % 4), row = (int)(rest / 4 % 64), half = (int)(rest / 256 % 2), warp = row / 16;
-    rest /= 512;
-    const int held = (int)(rest % HELD), product = (int)(rest / HELD % PRODUCTS);
-    rest /= HELD * PRODUCTS;
-    const int step = (int)(rest % STEPS), round = (int)(rest / STEPS % ROUNDS);
-    rest /= STEPS * ROUNDS;
-    const int block = (int)(rest % BLOCKS_PER_GROUP), group = (int)(rest / BLOCKS_PER_GROUP);
-    const int o = (((block * ROUNDS + round) * HELD + held) * FRAGMENTS + warp % FRAGMENTS) * 8 + row % 8;
-    const int kernel = product_kernel[product][half][warp / FRAGMENTS][row / 8 % 2], quad = QUADS == 1 ? 0 : 2 * step + half;
-    ((u32 *)a.packed)[WEIGHTS_AT + at] = kernel >= 0 ? word_of(a, quad * 4 + word, o, group * CI, kernel) : 0;
+#if IN_PANELS
+    // [group][block], then of Main and of Rest: [round][step][product][held][half of the depth][row][4]
+    const int block = (int)(rest / BLOCK_WORDS % BLOCKS_PER_GROUP), group = (int)(rest / BLOCK_WORDS / BLOCKS_PER_GROUP);
+    rest %= BLOCK_WORDS;
+#if REST
+    if (rest * 4 >= Rest::FIRST_BYTE)
+      ((u32 *)a.packed)[WEIGHTS_AT + at] = word_of_panel<Rest>(a, (int)rest - Rest::FIRST_BYTE / 4, block, group);
+    else
+#endif
+      ((u32 *)a.packed)[WEIGHTS_AT + at] = word_of_panel<Main>(a, (int)rest, block, group);
 #elif STAGED
     // [group][block of BM channels][group of residues][chunk][tap][unit of the chunk][row][4]
     const int word = (int)(rest % 4), row = (int)(rest / 4 % BM), quad = (int)(rest / (4 * BM) % QUADS);

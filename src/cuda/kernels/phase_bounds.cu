@@ -58,6 +58,7 @@ __device__ __forceinline__ float add_unbounded(u32 w, u32 x, float sum) {
 }
 
 // weights: of a row, of the round. position: of the cell in the input tile.
+template <typename L>
 __device__ __noinline__ float add_marked(const Args &a, int n, int group, int qd, int qh, int qw, const char *weights, const u8 *marks,
                                          u8 mark, int position, int residue, float sum) {
   Tile tile; // by its numbers: a reference would keep it in memory
@@ -70,8 +71,9 @@ __device__ __noinline__ float add_marked(const Args &a, int n, int group, int qd
     const bool in = input_offset(a, tile, at, offset);
 #pragma unroll 1
     for (int e = 0; e < QUADS * 4; e++) {
-      const int quad = e / 4, half = STEPS * 2 == QUADS ? quad % 2 : tap_half[tap];
-      const char *w = weights + quad / 2 * STEP_BYTES + tap_product[tap] * HELD * PANEL_BYTES + half * (PANEL_BYTES / 2) + e % 4 * 4;
+      const int quad = e / 4, half = STEPS * 2 == QUADS ? quad % 2 : L::tap_half(tap);
+      const char *w =
+          weights + (quad / 2 * L::PRODUCTS + L::tap_product(tap)) * L::HELD * PANEL_BYTES + half * (PANEL_BYTES / 2) + e % 4 * 4;
       sum = add_unbounded(*(const u32 *)w, word_at(a, in, input_origin(a, tile), offset, e), sum);
     }
   }
@@ -80,20 +82,21 @@ __device__ __noinline__ float add_marked(const Args &a, int n, int group, int qd
 
 // marks: of the buffer's positions; position: of the part's first cell. The code exists once, and the sums move past it: it is
 // seldom run, and its calls, unrolled, took registers that what is run always lacked.
+template <typename L>
 __device__ __forceinline__ void add_all_marked(const Args &a, const Tile &tile, const Place &p, const char *weights, const u8 *marks,
-                                               u8 mark, int position, Sums &sums) {
+                                               u8 mark, int position, Sums<L> &sums) {
 #pragma unroll 1
-  for (int i = 0; i < HELD * PANELS; i++) {
-    const int panel = i % PANELS, place = panel / PAIRS_W * SLOTS + p.slot;
+  for (int i = 0; i < L::HELD * L::PANELS; i++) {
+    const int panel = i % L::PANELS, place = panel / PAIRS_W * L::SLOTS + p.slot;
 #pragma unroll 1
     for (int group = 0; group < GROUPS; group++) {
 #pragma unroll
       for (int k = 0; k < 4; k++) {
         const int rw = panel % PAIRS_W * 2 + k / 2, row = threadIdx.x / 32 % 4 * 2 + k / 2;
         if (place >= R0 * R1 || rw >= R2) continue;
-        sums[0][k] = add_marked(a, tile.n, tile.group, tile.qd, tile.qh, tile.qw,
-                                weights + i / PANELS * PANEL_BYTES + row * 128 + threadIdx.x % 32 / 4 * 16, marks, mark,
-                                position + group * GROUP_POSITIONS + p.cell + k % 2, place * R2 + rw, sums[0][k]);
+        sums[0][k] = add_marked<L>(a, tile.n, tile.group, tile.qd, tile.qh, tile.qw,
+                                   weights + i / L::PANELS * PANEL_BYTES + row * 128 + threadIdx.x % 32 / 4 * 16, marks, mark,
+                                   position + group * GROUP_POSITIONS + p.cell + k % 2, place * R2 + rw, sums[0][k]);
       }
       roll(sums, 0, 1);
     }

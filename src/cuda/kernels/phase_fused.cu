@@ -37,7 +37,7 @@ __device__ __forceinline__ void init_barriers(const Barriers &b) {
 
 // ---- copying ----
 
-// Packed in the order in which they lie here: [group][block of channels][round][step][product][held].
+// Packed in the order in which they lie here: [group][block of channels][round][step][product][held], and the rest's likewise.
 __device__ __forceinline__ void copy_weights(const Args &a, const Tile &tile, const Barriers &b, float *smem) {
   enum { PIECE = 16384 };
   const i64 block = (i64)tile.group * BLOCKS_PER_GROUP + tile.c0 / BM;
@@ -236,28 +236,40 @@ __device__ __forceinline__ void wait_turn(const Barriers &b, const Team &team) {
   wait(b.multiplied + 8 * (1 - team.number), (team.turns + 1 - team.number) & 1);
 }
 
-// last: of the team's parts of this tile; mark: of inputs that are not finite, 0: there are none.
+// last: nothing else reads the buffer then; mark: of inputs that are not finite, 0: there are none.
+template <typename L>
+__device__ __forceinline__ void compute_rounds(const Args &a, const Tile &tile, const Barriers &b, const Place &p, Team &team,
+                                               const Part &here, bool last, int at, int mark, float *smem) {
+  const char *const x = (const char *)smem + WEIGHT_BYTES + at * X_BYTES + position_of_part(here) * 16;
+#pragma unroll 1
+  for (int round = 0; round < L::ROUNDS; round++, team.turns++) {
+    Sums<L> sums;
+    const char *const weights = (const char *)smem + L::FIRST_BYTE + round * (STEPS * L::PRODUCTS * L::HELD * PANEL_BYTES);
+    wait_turn(b, team);
+    multiply<L>((u32)__cvta_generic_to_shared(weights), (u32)__cvta_generic_to_shared(x), b.multiplied + 8 * team.number, sums);
+#if GAPS
+    if (mark) add_all_marked<L>(a, tile, p, weights, marks_of(smem, at), (u8)mark, position_of_part(here), sums);
+#endif
+    if (last & (round == L::ROUNDS - 1)) free_buffer(b, at);
+    finish_part<L>(a, tile, p, here, round, sums, smem);
+  }
+}
+
+// last: of the team's parts of this tile.
 __device__ __forceinline__ void compute_part(const Args &a, const Tile &tile, const Barriers &b, const Place &p, Team &team, int part,
                                              bool last, int at, int mark, float *smem) {
   const Part here = part_at(part);
-  const char *const x = (const char *)smem + WEIGHT_BYTES + at * X_BYTES + position_of_part(here) * 16;
-#pragma unroll 1
-  for (int round = 0; round < ROUNDS; round++, team.turns++) {
-    Sums sums;
-    const char *const weights = (const char *)smem + round * ROUND_BYTES;
-    wait_turn(b, team);
-    multiply((u32)__cvta_generic_to_shared(weights), (u32)__cvta_generic_to_shared(x), b.multiplied + 8 * team.number, sums);
-#if GAPS
-    if (mark) add_all_marked(a, tile, p, weights, marks_of(smem, at), (u8)mark, position_of_part(here), sums);
+#if REST
+  compute_rounds<Main>(a, tile, b, p, team, here, false, at, mark, smem);
+  compute_rounds<Rest>(a, tile, b, place_of<Rest>(threadIdx.x), team, here, last, at, mark, smem);
+#else
+  compute_rounds<Main>(a, tile, b, p, team, here, last, at, mark, smem);
 #endif
-    if (last & (round == ROUNDS - 1)) free_buffer(b, at);
-    finish_part(a, tile, p, here, round, sums, smem);
-  }
 }
 
 // Parts of all tiles are counted through, and teams take them in turns.
 __device__ __forceinline__ void compute_all(const Args &a, Tile tile, const Barriers &b, float *smem) {
-  const Place p = place_of(threadIdx.x);
+  const Place p = place_of<Main>(threadIdx.x);
   // the same for all threads of a warp, and the compiler shall know
   Team team = {(int)__shfl_sync(0xffffffff, threadIdx.x / 128, 0), 0};
   int part = team.number;
@@ -282,7 +294,7 @@ __device__ __forceinline__ void compute_all(const Args &a, Tile tile, const Barr
   }
   // the other team has had one part more: it waits for as many turns
   if (team.number == 1 && part == 0)
-    for (int round = 0; round < ROUNDS; round++, team.turns++) {
+    for (int round = 0; round < ALL_ROUNDS; round++, team.turns++) {
       wait_turn(b, team);
       if (threadIdx.x % 32 == 0) arrive(b.multiplied + 8);
     }

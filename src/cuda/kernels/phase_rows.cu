@@ -5,8 +5,7 @@
 
 enum {
   ROW_OF_CELL = Y_CELL2, // outputs of a cell along W
-  ROW_OUTPUTS = GROUPS * 8 * ROW_OF_CELL,
-  ROWS_AT = WEIGHT_BYTES + X_BUFFERS * X_BYTES + NOTES_BYTES
+  ROW_OUTPUTS = GROUPS * 8 * ROW_OF_CELL
 };
 
 // Of one place along D and H, in elements: where the first of its eight rows begins in y, and where what is stored of a row begins
@@ -125,18 +124,19 @@ __device__ __forceinline__ void copy_rows(const Args &a, const Tile &tile, const
 }
 
 // Cells that y does not hold are finished too: there is room for them, and they read nothing of tensors. smem: of the block.
-__device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, const Place &p, Part part, int round, Sums &sums,
+template <typename L>
+__device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, const Place &p, Part part, int round, Sums<L> &sums,
                                             float *smem) {
-  char *const stage = (char *)smem + ROWS_AT + threadIdx.x / 32 * (8 * ROW_PITCH * size_of(Y_TYPE));
+  char *const stage = (char *)smem + STAGE_AT + threadIdx.x / 32 * (8 * ROW_PITCH * size_of(Y_TYPE));
   hold_back(part);
   enum { AT_ONCE = ROLLED ? 1 : ALL_AT_ONCE, AHEAD = ROLLED ? 0 : MOST_AHEAD > 1 ? 1 : 0 };
   const Part own = {part.d, part.h, 0}; // rows begin where the part does
 #pragma unroll AT_ONCE
-  for (int held = 0; held < HELD; held++) {
-    const int c = tile.c0 + (round * HELD + held) * FRAGMENTS * 8 + p.channel, first_channel = c - threadIdx.x % 32 / 4;
+  for (int held = 0; held < L::HELD; held++) {
+    const int c = channel_of<L>(tile, p, round, held), first_channel = c - threadIdx.x % 32 / 4;
     const Finish f = finish_of(a, tile, c);
 #pragma unroll AT_ONCE
-    for (int first = 0; first < PLACES; first += SLOTS) {
+    for (int first = 0; first < PLACES; first += L::SLOTS) {
       const int place = first + (PLACES > 1 ? p.slot : 0), row = threadIdx.x % 32 / 4;
       const RowsOfPlace rows = rows_of(a, tile, part, place, tile.group * CO + first_channel);
       Tile here = tile;
@@ -144,7 +144,7 @@ __device__ __forceinline__ void finish_part(const Args &a, const Tile &tile, con
       here.y = row_at(stage, row, a.y.origin + (rows.at + row * a.y.stride[1]) * size_of(Y_TYPE));
       here.width = width_at(here.y);
       if (rows.begin < rows.end) {
-        const int panel = ROLLED ? 0 : held * PANELS + first / SLOTS * PAIRS_W;
+        const int panel = ROLLED ? 0 : held * L::PANELS + first / L::SLOTS * PAIRS_W;
         Extra extra[AHEAD + 1];
         const auto load = [&](int group) {
           const Pair at = pair_at(p, own, group);
