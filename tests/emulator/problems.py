@@ -359,11 +359,15 @@ def kinds_of(path):
         about.append("average")
     found = [", ".join(about)]
     if name.startswith("phase"):
-        count = [int(define[x]) for x in ("STEPS", "PRODUCTS", "HELD") if x in define]
-        if len(count) == 3:
+        main = re.search(r"HELD = (\d+), PRODUCTS = (\d+)", text)
+        if main and "STEPS" in define:
             most = int(re.search(r"MOST_UNROLLED = (\d+)", text)[1])
-            unrolled = count[0] * count[1] * count[2] <= most
+            unrolled = int(define["STEPS"]) * int(main[1]) * int(main[2]) <= most
             found.append(f"phase: products {'unrolled' if unrolled else 'a step at a time'}")
+        if define.get("REST") == "1":
+            found.append("phase: last channels by themselves")
+        if name == "phase direct" and define.get("SUMS_POOLED") == "1" and "SLOTS = 1," not in text:
+            found.append("phase: sums meet")
         found.append(f"phase: {'gaps' if define.get('GAPS') == '1' else 'no gaps'}")
     if name == "phase rows":
         of_cell = int(define["Y_CELL2"])
