@@ -236,9 +236,29 @@ static void flattened_depths(void) {
                                     "#define RESIDUE_GROUPS 2",
                                     "__device__ const int half_live[] = {4, 0, 4, 0, 4, 0, 4, 0};",
                                     "__device__ const int step_begin[] = {0, 2, 4};", NULL});
-  check_lines("ci3 co4 in9 k3 math=tf32", "cuda-flat",
-              (const char *const[]){"#define STEPS 2", "#define NT 1",
+  check_lines("ci3 co4 in9 k3 math=tf32 layout=ndhwc", "cuda-flat",
+              (const char *const[]){"#define STEPS 2", "#define NT 1", "#define STRIPS 0",
                                     "__device__ const int half_live[] = {4, 4, 1, 0};", NULL});
+}
+
+/* Cells of a lane lie side by side where they are one input and one output apart: halves of one row share a window. Strips that end
+   where rows do are finished as a whole, and rows of x that begin with a vector are fetched in vectors. */
+static void strips_of_cells(void) {
+  static const char tail[] = "| scale 0.5 | avg_pool 2 | add @b";
+  char text[128];
+  snprintf(text, sizeof text, "n128 ci3 co16 in16x32x32 k3 s2 p1 math=tf32 %s", tail);
+  check_lines(text, "cuda-flat",
+              (const char *const[]){"#define STRIPS 1", "#define STRIP 1", "#define VX 4",
+                                    "__device__ const int half_place[] = {0, 1, 0, 1, 0, 1};",
+                                    "__device__ const int half_window[] = {0, 0, 1, 1, 2, 2};",
+                                    NULL});
+  snprintf(text, sizeof text, "n128 ci3 co16 in16x32x33 k3 s2 p1 dtype=f16 %s", tail);
+  check_lines(text, "cuda-flat",
+              (const char *const[]){"#define STRIPS 1", "#define STRIP 4", "#define VX 1", NULL});
+  check_lines("ci4 co16 in32x32 k2 p1 math=tf32", "cuda-flat",
+              (const char *const[]){"#define STRIPS 1", "#define VX 4", "#define X_BASE2 0", NULL});
+  check_lines("ci4 co16 in32x32 k4 s2 p1 math=tf32", "cuda-flat",
+              (const char *const[]){"#define STRIPS 0", "#define VX 1", NULL});
 }
 
 /* Few output channels: cells begin where they read the fewest inputs, layers that read one plane are held together unless they are
@@ -707,6 +727,7 @@ int main(int argc, char **argv) {
       {"channels_beyond", channels_beyond},
       {"four_warps", four_warps},
       {"flattened_depths", flattened_depths},
+      {"strips_of_cells", strips_of_cells},
       {"many_channels", many_channels},
       {"tables_that_do_not_fit", tables_that_do_not_fit},
       {"scaled_sums", scaled_sums},

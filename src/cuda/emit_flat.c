@@ -17,6 +17,8 @@ void uc_cuda_emit_flat_defines(uc_text *text, const uc_cuda_engine *e, const uc_
   uc_cuda_emit_define(text, "HELD_WEIGHTS", f->held);
   uc_cuda_emit_define(text, "PREFETCH", f->prefetch);
   uc_cuda_emit_define(text, "BULK", f->bulk);
+  uc_cuda_emit_define(text, "STRIPS", f->strips);
+  uc_cuda_emit_define(text, "VX", f->vx);
   uc_cuda_emit_define(text, "READS_TENSORS", k->view_count > 0);
   uc_cuda_emit_define(text, "WEIGHT_WORDS", f->weight_words);
 }
@@ -41,20 +43,23 @@ static const uc_cuda_quad *half_of(const uc_cuda_flat *f, int64_t *at, int half,
   return q;
 }
 
-typedef enum field { BASE, PATTERN, LIVE } field;
+typedef enum field { BASE, PATTERN, LIVE, PLACE, WINDOW } field;
 
 static void emit_halves(uc_text *text, const uc_cuda_kernel *k, const char *name, field which) {
   const uc_cuda_flat *f = &k->flattened;
   int64_t at = 0, count = 0;
-  int32_t residue = 0;
+  int32_t residue = 0, window = 0;
   begin(text, name);
   for (int64_t s = 0; s < 2 * f->step_count; s++) {
     const uc_cuda_quad *q = half_of(f, &at, (int)(s % 2), &residue);
+    if (q) window = q->window;
     uc_cuda_emit_number(text, &count,
-                        !q              ? 0
-                        : which == BASE ? base_of(k, q)
-                        : which == LIVE ? q->live
-                                        : q->pattern);
+                        which == WINDOW  ? window
+                        : !q             ? 0
+                        : which == BASE  ? base_of(k, q)
+                        : which == LIVE  ? q->live
+                        : which == PLACE ? q->delta[2] - k->x_base[2]
+                                         : q->pattern);
   }
   uc_text_add(text, "};\n");
 }
@@ -122,6 +127,8 @@ void uc_cuda_emit_flat_tables(uc_text *text, const uc_cuda_engine *e, const uc_c
               "residue each step serves.\n");
   emit_halves(text, k, "half_base", BASE);
   emit_halves(text, k, "half_pattern", PATTERN);
+  emit_halves(text, k, "half_place", PLACE);
+  emit_halves(text, k, "half_window", WINDOW);
   emit_halves(text, k, "half_live", LIVE);
   emit_weights(text, k);
   emit_residues(text, k);

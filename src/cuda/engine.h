@@ -60,6 +60,7 @@ typedef struct uc_cuda_quad {
   int32_t residue, live;           /* of the four */
   int32_t channel, delta[UC_AXES]; /* of the first */
   int32_t pattern;                 /* where the others lie from it */
+  int32_t window;                  /* in strips: of which row of the input */
   int32_t weight[UC_CUDA_QUAD];    /* channel * kernel size + kernel element; -1: none */
 } uc_cuda_quad;
 
@@ -70,10 +71,14 @@ typedef struct uc_cuda_flat {
   int64_t pattern_count;
   int32_t pattern[UC_CUDA_MAX_PATTERNS][UC_CUDA_QUAD][1 + UC_AXES]; /* channel, delta */
   bool held;                                                        /* weights in registers */
-  bool prefetch; /* the next tile's input is under way while one is computed */
-  bool bulk;     /* runs of the result are long enough to be copied as a whole, from sm_90 on */
+  bool strips; /* a lane's rows are four cells side by side, whose words are read together */
+  int64_t window_count; /* rows of the input that a strip reads a window of, of all residues */
+  int64_t vx;           /* neighbours along W of the input that are fetched at once */
+  bool prefetch;        /* the next tile's input is under way while one is computed */
+  bool bulk; /* runs of the result are long enough to be copied as a whole, from sm_90 on */
   int64_t weight_words, y_floats;
-  double store_slots; /* of the schedulers, for the stores of a tile */
+  double reads;       /* instructions that read the input for 16 cells */
+  double store_slots; /* slots of the schedulers, for the stores of a tile */
 } uc_cuda_flat;
 
 enum { UC_CUDA_PANEL_PAIRS = 4, UC_CUDA_NOTES_BYTES = 256 };

@@ -13,19 +13,22 @@
 
 enum {
   MOST_THREADS = 256,
-  LANE_GROUPS = 8,    /* lanes of a warp that have different cells */
-  MAX_SUMS = 128,     /* registers of sums */
-  GOOD_SUMS = 64,     /* up to where a fragment takes more channels */
-  MAX_PRODUCTS = 512, /* unrolled instructions */
-  MAX_RESULTS = 512,  /* unrolled: results of a lane */
-  HELD_WORDS = 24,    /* registers of weights */
-  FETCHED_WORDS = 24, /* registers of the next tile's input */
-  BULK_BYTES = 4096,  /* of a run, from which on it is copied as a whole */
-  MAX_REACH = 4096,   /* distance of taps along an axis */
-  MAX_EXTENT = 511,   /* of a tile's input: coordinates of nine bits */
+  LANE_GROUPS = 8,      /* lanes of a warp that have different cells */
+  MAX_SUMS = 128,       /* registers of sums */
+  GOOD_SUMS = 64,       /* up to where a fragment takes more channels */
+  MAX_PRODUCTS = 512,   /* unrolled instructions */
+  MAX_RESULTS = 512,    /* unrolled: results of a lane */
+  HELD_WORDS = 24,      /* registers of weights */
+  OF_SHARE = 128,       /* registers of a thread where 512 share a multiprocessor */
+  FETCHED_WORDS = 24,   /* registers of the next tile's input */
+  FETCHED_VECTORS = 32, /* the same, in vectors: fewer places to remember */
+  BULK_BYTES = 4096,    /* of a run, from which on it is copied as a whole */
+  MAX_REACH = 4096,     /* distance of taps along an axis */
+  MAX_EXTENT = 511,     /* of a tile's input: coordinates of nine bits */
   MAX_CELLS = 1024,
   BANKS = 32,
-  ORDERS = 24 /* of channel, depth, height and width */
+  ORDERS = 24, /* of channel, depth, height and width */
+  STRIP = 4    /* cells */
 };
 
 /* ---- the depth ---- */
@@ -96,17 +99,55 @@ static bool add_quad(uc_cuda_flat *f, int32_t residue, const word *words, int64_
   return q->pattern >= 0;
 }
 
+/* How many of these words make a quad. In strips they are those of one place along W, so that each of a lane's windows of
+   inputs begins at a multiple of a strip. */
+static int64_t quad_length(const uc_cuda_flat *f, const word *words, int64_t left) {
+  int64_t live = 1, most = uc_min(left, UC_CUDA_QUAD);
+  while (live < most && (!f->strips || words[live].at[UC_AXES] == words->at[UC_AXES])) live++;
+  return live;
+}
+
+/* In strips, those of the same rows after each other: they are read as one window. */
+static int by_rows(const void *a, const void *b) {
+  const uc_cuda_quad *x = a, *y = b;
+  int64_t difference[] = {x->pattern - y->pattern, x->channel - y->channel,
+                          x->delta[0] - y->delta[0], x->delta[1] - y->delta[1],
+                          x->delta[2] - y->delta[2]};
+  for (int i = 0; i < 5; i++)
+    if (difference[i] != 0) return difference[i] > 0 ? 1 : -1;
+  return 0;
+}
+
+static bool same_rows(const uc_cuda_quad *x, const uc_cuda_quad *y) {
+  return x->residue == y->residue && x->pattern == y->pattern && x->channel == y->channel &&
+         x->delta[0] == y->delta[0] && x->delta[1] == y->delta[1];
+}
+
+/* Which window quads first .. f->quad_count - 1 read. */
+static void number_windows(uc_cuda_flat *f, int64_t first) {
+  qsort(f->quad + first, (size_t)(f->quad_count - first), sizeof *f->quad, by_rows);
+  for (int64_t i = first; i < f->quad_count; i++) {
+    if (i == 0 || !same_rows(&f->quad[i], &f->quad[i - 1])) f->window_count++;
+    f->quad[i].window = (int32_t)f->window_count - 1;
+  }
+}
+
 /* All quads, in one order of the axes; false when there are too many patterns. */
 static bool list_quads(const uc_cuda_engine *e, const uc_cuda_kernel *k, int order_index,
                        word *words, uc_cuda_flat *f) {
   int order[1 + UC_AXES];
   nth_order(order_index, order);
-  f->quad_count = f->pattern_count = f->step_count = 0;
+  if (f->strips && order[UC_AXES] != UC_AXES) return false;
+  f->quad_count = f->pattern_count = f->step_count = f->window_count = 0;
   for (int32_t r = 0; r < (int32_t)uc_volume(k->residues); r++) {
     int64_t count = list_words(e, k, r, order, words);
-    for (int64_t i = 0; i < count; i += UC_CUDA_QUAD)
-      if (!add_quad(f, r, words + i, uc_min(count - i, UC_CUDA_QUAD))) return false;
-    f->step_count += uc_ceil_div(count, 2 * UC_CUDA_QUAD);
+    int64_t before = f->quad_count;
+    for (int64_t i = 0, live; i < count; i += live) {
+      live = quad_length(f, words + i, count - i);
+      if (!add_quad(f, r, words + i, live)) return false;
+    }
+    if (f->strips) number_windows(f, before);
+    f->step_count += uc_ceil_div(f->quad_count - before, 2);
   }
   return true;
 }
@@ -118,11 +159,11 @@ static int64_t pattern_offset(const uc_cuda_flat *f, int64_t pattern, int i) {
   return at[0] * f->channel + at[1] * f->plane + at[2] * f->row + at[3];
 }
 
-/* How often the banks are asked when a warp reads this pattern from cells side by side. */
+/* How often the banks are asked when a warp reads this pattern from cells side by side; in strips: a quarter of a warp. */
 static int64_t bank_turns(const uc_cuda_flat *f, int64_t pattern, int64_t step) {
   int64_t met[BANKS][LANE_GROUPS * UC_CUDA_QUAD], count[BANKS] = {0}, most = 0;
   for (int i = 0; i < UC_CUDA_QUAD; i++)
-    for (int g = 0; g < LANE_GROUPS; g++) {
+    for (int g = 0; g < LANE_GROUPS; g++) { /* in strips two lanes, four words of each */
       int64_t at = pattern_offset(f, pattern, i) + g * step, bank = uc_mod(at, BANKS);
       bool known = false;
       for (int64_t j = 0; j < count[bank]; j++) known = known || met[bank][j] == at;
@@ -144,13 +185,22 @@ static int64_t skewed(int64_t words, int i) {
   return i < 0 ? words : words + uc_mod(8 * i - words, BANKS);
 }
 
+static int64_t round_up(int64_t n, int64_t unit) { return uc_ceil_div(n, unit) * unit; }
+
+/* Of a row of the tile's input; windows of the last strip reach beyond it. */
+static int64_t row_words(const uc_cuda_kernel *k, const uc_cuda_flat *f) {
+  if (!f->strips) return k->x_size[2];
+  int64_t reach = k->x_size[2] - k->cells[2];
+  return round_up(round_up(k->cells[2], STRIP) + reach, STRIP);
+}
+
 /* Distances of rows, planes and channels: the fewest conflicts, then the least memory. */
 static int64_t choose_pitches(const uc_cuda_engine *e, const uc_cuda_kernel *k, uc_cuda_flat *f) {
-  int64_t best = INT64_MAX, row = 0, plane = 0, channel = 0;
+  int64_t best = INT64_MAX, row = 0, plane = 0, channel = 0, least = row_words(k, f);
   for (int i = -1; i < BANKS / 8; i++)
     for (int j = -1; j < (k->x_size[0] > 1 ? BANKS / 8 : 0); j++)
       for (int c = -1; c < (e->group_in > 1 ? BANKS / 8 : 0); c++) {
-        f->row = skewed(k->x_size[2], i);
+        f->row = skewed(least, i);
         f->plane = skewed(f->row * k->x_size[1], j);
         f->channel = skewed(f->plane * k->x_size[0], c);
         int64_t cost = turns(k, f) * 100000 + uc_min(99999, f->channel * e->group_in);
@@ -187,7 +237,7 @@ static const char *choose_fragments(const uc_cuda_engine *e, uc_cuda_kernel *k) 
   k->nt = uc_ceil_div(columns, uc_ceil_div(columns, nt));
   int64_t words = f->step_count * k->nt * e->parts * 2;
   f->held = words <= HELD_WORDS;
-  k->mt = !f->held && k->rt * k->nt * e->parts <= 4 ? 2 : 1;
+  k->mt = f->strips || (!f->held && k->rt * k->nt * e->parts <= 4) ? 2 : 1;
   k->bm = 8 * k->nt;
   f->weight_words = f->held ? 0 : words * 32;
   if (f->step_count * k->mt * k->nt * e->parts > MAX_PRODUCTS || results_of_lane(k) > MAX_RESULTS)
@@ -209,21 +259,59 @@ static int64_t result_floats(const uc_cuda_engine *e, const uc_cuda_kernel *k,
   int64_t vector = vector_of(e, k), size[UC_AXES];
   for (int a = 0; a < UC_AXES; a++) size[a] = cells[a] * (k->pool >= 0 ? 1 : k->residues[a]);
   int64_t plane = size[1] * (size[2] + vector - 1) + vector - 1;
-  int64_t channel = size[0] * plane + vector - 1, lanes = 3 * (8 * vector - 1);
+  bool strips = k->flattened.strips; /* skewed channel by channel */
+  int64_t channel = size[0] * plane + (strips ? 8 : 1) * vector - 1;
+  int64_t lanes = strips ? 0 : 3 * (8 * vector - 1);
   int64_t elements = uc_min(k->bm, e->group_out) * channel + lanes + vector;
   return uc_ceil_div(elements, vector) * 4;
 }
 
+/* Extent of such a tile's input. */
+static int64_t input_size(const uc_cuda_kernel *k, int axis, int64_t cells) {
+  return uc_cuda_input_size(k, axis, cells) + (axis == UC_AXES - 1 ? k->lead : 0);
+}
+
 static int64_t positions(const uc_cuda_kernel *k, const int64_t cells[UC_AXES]) {
   int64_t count = 1;
-  for (int a = 0; a < UC_AXES; a++) count *= uc_cuda_input_size(k, a, cells[a]);
+  for (int a = 0; a < UC_AXES; a++) count *= input_size(k, a, cells[a]);
   return count;
 }
 
-/* Words of the input of such a tile that a thread fetches. */
+/* Spots of the input of such a tile that a thread fetches, and words. */
+static int64_t fetched_spots(const uc_cuda_kernel *k, const int64_t cells[UC_AXES]) {
+  int64_t row = input_size(k, UC_AXES - 1, cells[UC_AXES - 1]), vx = k->flattened.vx;
+  return uc_ceil_div(positions(k, cells) / row * uc_ceil_div(row, vx), k->threads);
+}
+
 static int64_t fetched_words(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                              const int64_t cells[UC_AXES]) {
-  return uc_ceil_div(positions(k, cells), k->threads) * e->group_in;
+  int64_t vx = k->flattened.vx, size = (int64_t)upconv_dtype_size(e->lowered->source.x_dtype);
+  return fetched_spots(k, cells) * e->group_in * (vx == 1 ? 1 : vx * size / 4);
+}
+
+static int64_t most_fetched(const uc_cuda_kernel *k) {
+  return k->flattened.vx > 1 ? FETCHED_VECTORS : FETCHED_WORDS;
+}
+
+/* Cells that are multiplied, those beyond a row's end in its last strip among them. */
+static int64_t row_cells(const uc_cuda_kernel *k, const int64_t cells[UC_AXES]) {
+  int64_t row = k->flattened.strips ? round_up(cells[2], STRIP) : cells[2];
+  return cells[0] * cells[1] * row;
+}
+
+/* Instructions that read the input for a fragment's cells: word by word, or a window for two fragments. */
+static double reads_of_fragment(const uc_cuda_kernel *k) {
+  const uc_cuda_flat *f = &k->flattened;
+  int64_t window = STRIP + k->span[UC_AXES - 1] + k->lead;
+  return f->strips ? (double)(f->window_count * (window / 4 + window % 4)) / 2
+                   : 2 * (double)f->quad_count;
+}
+
+/* Instructions of a thread that bring the input of a tile to shared memory. */
+static double staging_of_thread(const uc_cuda_engine *e, const uc_cuda_kernel *k,
+                                const int64_t cells[UC_AXES]) {
+  double each = k->flattened.vx > 1 ? 2 + 1.5 * (double)k->flattened.vx : 5;
+  return (double)fetched_spots(k, cells) * (14 + each * (double)e->group_in);
 }
 
 /* Bytes that follow each other in y, and how many such runs a tile has: planes of whole rows, or rows. */
@@ -251,12 +339,11 @@ static double tiling_cost(const uc_cuda_engine *e, const uc_cuda_kernel *k,
   double tiles = (double)p->batch * (double)p->groups * (double)uc_ceil_div(e->group_out, k->bm);
   for (int a = 0; a < UC_AXES; a++) tiles *= (double)uc_ceil_div(extent[a], cells[a]);
   int64_t warps = k->threads / 32, runs, bytes = run_bytes(e, k, extent, cells, &runs);
-  int64_t rounds = uc_ceil_div(uc_volume(cells), 16 * k->mt * warps);
+  int64_t rounds = uc_ceil_div(row_cells(k, cells), 16 * k->mt * warps);
   double results = (double)results_of_lane(k) / (double)k->mt;
-  double fragment = (double)(2 * f->quad_count + f->step_count * k->nt * e->parts) +
+  double fragment = reads_of_fragment(k) + (double)(f->step_count * k->nt * e->parts) +
                     (e->parts == 1 ? 2.5 : 4) * results;
-  double staging =
-      (double)uc_ceil_div(positions(k, cells), k->threads) * (double)(14 + 5 * e->group_in);
+  double staging = staging_of_thread(e, k, cells);
   double stores = store_slots(runs, bytes);
   double tile = (double)warps * ((double)(rounds * k->mt) * (fragment + 16) + staging + 200);
   double blocks = 4.0 * (double)e->target.sm_count;
@@ -265,19 +352,32 @@ static double tiling_cost(const uc_cuda_engine *e, const uc_cuda_kernel *k,
 
 /* The table of cells, of whole fragments: two words each. */
 static int64_t table_words(const uc_cuda_kernel *k, const int64_t cells[UC_AXES]) {
-  return uc_ceil_div(uc_volume(cells), 16 * k->mt) * 16 * k->mt * 2;
+  int64_t table = uc_ceil_div(row_cells(k, cells), 16 * k->mt) * 16 * k->mt;
+  return 2 * (k->flattened.strips ? table / STRIP : table);
 }
 
 static bool too_large(const uc_cuda_kernel *k, const int64_t cells[UC_AXES]) {
   for (int a = 0; a < UC_AXES; a++)
-    if (uc_cuda_input_size(k, a, cells[a]) > MAX_EXTENT) return true;
+    if (input_size(k, a, cells[a]) > MAX_EXTENT) return true;
   return uc_volume(cells) > MAX_CELLS;
 }
 
 static int64_t shared_floats(const uc_cuda_engine *e, const uc_cuda_kernel *k,
                              const int64_t cells[UC_AXES]) {
-  return e->group_in * (positions(k, cells) * 5 / 4 + BANKS) + k->flattened.weight_words +
-         table_words(k, cells) + result_floats(e, k, cells);
+  int64_t reach = k->flattened.strips ? 2 : 0; /* eighths */
+  return e->group_in * (positions(k, cells) * (10 + reach) / 8 + BANKS) +
+         k->flattened.weight_words + table_words(k, cells) + result_floats(e, k, cells);
+}
+
+/* Registers of a thread, about. */
+static int64_t registers(const uc_cuda_engine *e, const uc_cuda_kernel *k,
+                         const int64_t cells[UC_AXES]) {
+  const uc_cuda_flat *f = &k->flattened;
+  int64_t fetched = fetched_words(e, k, cells);
+  return 32 + k->rt * k->mt * k->nt * 4 * e->parts + f->pattern_count +
+         (f->held ? f->step_count * k->nt * e->parts * 2 : 8) +
+         (f->strips ? STRIP + k->span[UC_AXES - 1] + k->lead : 0) +
+         (fetched <= most_fetched(k) ? fetched + 2 * fetched_spots(k, cells) : 0);
 }
 
 /* The best tile for k->threads within so many floats of shared memory; *best: its cost, and that of the best before, if
@@ -286,10 +386,12 @@ static void try_tiles(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t 
                       int64_t most, int64_t fetched, double *best, int64_t *threads) {
   for (int64_t n = 1; n <= extent[2]; n = uc_max(n + 1, n * 5 / 4)) {
     int64_t cells[UC_AXES] = {1, 1, uc_ceil_div(extent[2], n)};
+    if (k->flattened.strips) cells[2] = uc_min(extent[2], round_up(cells[2], STRIP));
     for (cells[0] = 1; cells[0] <= uc_min(extent[0], 8); cells[0]++)
       for (cells[1] = 1; cells[1] <= uc_min(extent[1], 64); cells[1]++) {
         if (too_large(k, cells) || shared_floats(e, k, cells) > most ||
-            fetched_words(e, k, cells) > fetched)
+            fetched_words(e, k, cells) > fetched ||
+            (k->flattened.strips && fetched < INT64_MAX && registers(e, k, cells) > OF_SHARE))
           break;
         double cost = tiling_cost(e, k, extent, cells);
         if (*best >= 0 && cost >= *best) continue;
@@ -300,26 +402,22 @@ static void try_tiles(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t 
   }
 }
 
-/* First a tile that leaves room for several blocks and is fetched ahead, then any. */
+/* First a tile that leaves room for several blocks and is fetched ahead, then any. Of strips, two fragments' sums are in registers, which
+   such a tile must leave room for as well. */
 static bool choose_tile(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES]) {
   double best = -1;
   int64_t threads = 0;
   for (int any = 0; any < 2 && best < 0; any++)
     for (k->threads = MOST_THREADS; k->threads >= MOST_THREADS / 2; k->threads /= 2)
       try_tiles(e, k, extent, e->target.shared_bytes / 4 * (any ? 1 : k->threads) / (any ? 1 : 512),
-                any ? INT64_MAX : FETCHED_WORDS, &best, &threads);
+                any ? INT64_MAX : most_fetched(k), &best, &threads);
   k->threads = threads;
   return best >= 0;
 }
 
 /* Blocks that fit a multiprocessor, by registers and by shared memory. */
 static int64_t wanted_blocks(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
-  const uc_cuda_flat *f = &k->flattened;
-  int64_t registers =
-      32 + k->rt * k->mt * k->nt * 4 * e->parts + f->pattern_count +
-      (f->held ? f->step_count * k->nt * e->parts * 2 : 8) +
-      (f->prefetch ? fetched_words(e, k, k->cells) * (2 + e->group_in) / e->group_in : 0);
-  int64_t by_registers = 65536 / (uc_ceil_div(registers, 8) * 8 * k->threads);
+  int64_t by_registers = 65536 / (uc_ceil_div(registers(e, k, k->cells), 8) * 8 * k->threads);
   int64_t by_memory = e->target.shared_bytes / (4 * k->shared_floats + UC_CUDA_SHARED_OF_BLOCK);
   return uc_max(1, uc_min(8, uc_min(by_registers, by_memory)));
 }
@@ -344,23 +442,57 @@ static bool choose_order(const uc_cuda_engine *e, uc_cuda_kernel *k, word *words
   return true;
 }
 
+/* Where cells lie one input and one output apart along W, four of them read nearly the same inputs, by wide instructions. They are stored
+   together where rows are whole strips. Elsewhere lanes store elements four cells apart, in different banks if an odd number lies
+   between channels. */
+static bool takes_strips(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES],
+                         word *words) {
+  uc_cuda_flat *f = &k->flattened;
+  int64_t outputs = k->pool >= 0 ? 1 : k->residues[2];
+  int64_t channel = extent[0] * extent[1] * extent[2]; /* of y */
+  if (k->step[2] != 1 || outputs != 1 || e->lowered->source.y_layout == UPCONV_CHANNELS_LAST)
+    return false;
+  if (channel % 2 == 0 && extent[2] % STRIP != 0) return false;
+  if (round_up(extent[2], STRIP) * 8 > extent[2] * 9) return false;
+  f->strips = false;
+  if (!choose_order(e, k, words, false)) return false;
+  int64_t single = f->step_count;
+  f->strips = true;
+  if (!choose_order(e, k, words, false) || f->step_count > single) return false;
+  /* two fragments have room for sums of a useful number of channels */
+  return uc_volume(k->residues) * 2 * uc_min(2, uc_ceil_div(e->group_out, 8)) * 4 * e->parts <=
+         GOOD_SUMS;
+}
+
+/* Whether rows of x begin at multiples of a vector. */
+static bool fetches_vectors(const uc_cuda_engine *e) {
+  const upconv_problem *p = &e->lowered->conv;
+  return p->x_layout != UPCONV_CHANNELS_LAST && p->axis[UC_AXES - 1].in_size % STRIP == 0;
+}
+
 static const char *shape(const uc_cuda_engine *e, uc_cuda_kernel *k, const int64_t extent[UC_AXES],
                          word *words) {
   uc_cuda_flat *f = &k->flattened;
   const char *why;
+  f->strips = takes_strips(e, k, extent, words);
+  f->vx = f->strips && fetches_vectors(e) ? STRIP : 1;
+  k->lead = uc_mod(k->x_base[2], f->vx);
+  k->x_base[2] -= k->lead;
   if (!choose_order(e, k, words, false)) return "taps lie in too many different ways";
   if ((why = choose_fragments(e, k))) return why;
   if (!choose_tile(e, k, extent)) return "one tile does not fit shared memory";
   for (int a = 0; a < UC_AXES; a++) {
     k->cell_step[a] = k->cells[a];
     k->tile[a] = k->cells[a] * (k->pool >= 0 ? 1 : k->residues[a]);
-    k->x_size[a] = uc_cuda_input_size(k, a, k->cells[a]);
+    k->x_size[a] = input_size(k, a, k->cells[a]);
   }
+  if (f->strips && k->cells[2] % STRIP == 0) k->strip = STRIP;
   choose_order(e, k, words, true);
-  f->prefetch = fetched_words(e, k, k->cells) <= FETCHED_WORDS;
+  f->prefetch = fetched_words(e, k, k->cells) <= most_fetched(k);
   int64_t runs, bytes = run_bytes(e, k, extent, k->cells, &runs);
   f->bulk = bytes >= BULK_BYTES;
   f->store_slots = store_slots(runs, bytes);
+  f->reads = reads_of_fragment(k);
   f->y_floats = result_floats(e, k, k->cells);
   k->x_floats = uc_ceil_div(e->group_in * f->channel, 4) * 4;
   k->staging_floats = k->x_floats + f->weight_words + table_words(k, k->cells);

@@ -532,12 +532,14 @@ static void count_flat(counting *c) {
   double threads = threads_of(k), mt = (double)k->mt, nt = (double)k->nt,
          groups = (double)k->residue_groups;
   double cells = volume(k->cells), parts = (double)c->e->parts, depth = (double)c->e->group_in;
+  if (f->strips) cells *= ceil((double)k->cells[2] / 4) * 4 / (double)k->cells[2];
   double rounds = ceil(cells / (16 * mt * w->warps)), fragments = rounds * w->warps * mt;
-  double reads = 2 * (double)f->quad_count, products = (double)f->step_count * nt * parts;
+  double products = (double)f->step_count * nt * parts;
   double results = 4 * nt * c->residues; /* of a lane and fragment */
   double words = c->input * depth;
-  w->instructions += 32 * fragments * (reads + products + 16 * groups);
-  w->instructions += 5 * words + 14 * c->input;
+  w->instructions += 32 * fragments * (f->reads + products + 16 * groups);
+  /* four at once: loads, conversions, stores */
+  w->instructions += f->vx > 1 ? 2 * words + 3.5 * c->input : 5 * words + 14 * c->input;
   w->finishing += 32 * fragments * (parts > 1 ? 4 : 2.5) * results;
   w->tensor += fragments * products * fragment_clocks(&c->e->target, false);
   w->near_bytes += words * c->x_size;
@@ -547,12 +549,12 @@ static void count_flat(counting *c) {
   w->waits += f->prefetch ? HALF : 1;
   /* tables, places and weights of a block */
   w->code += 300 + 15 * ceil(c->input / threads) + 20 * ceil(cells / threads) + 4 * products;
-  w->code += reads * mt + products * mt;
+  w->code += (f->reads + products) * mt;
   /* those of cells that fill up the last fragment too */
   double outputs = 32 * fragments * 4 * nt * c->outputs_of_cell, tensors;
   double tail = tail_instructions(c, &tensors), of_thread = mt * nt * 4 * c->outputs_of_cell;
   w->instructions += y_last(c) ? POSITION * outputs : 32 * f->store_slots;
-  w->shared += fragments * reads + outputs * c->y_size / 64 + words / 32;
+  w->shared += fragments * 2 * (double)f->quad_count + outputs * c->y_size / 64 + words / 32;
   w->instructions += outputs * tail;
   w->serial += outputs * serial_instructions(c);
   w->finishing_code += of_thread * 2.5;

@@ -227,6 +227,26 @@ def write_poolfit(r):
     )
 
 
+def write_flat(r):
+    """Few input channels; cells often lie one input and one output apart along W."""
+    nd = r.randint(1, 3)
+    groups = r.choice([1, 1, 1, 2])
+    ci, co = groups * r.choice([1, 2, 3, 4, 4, 5, 8]), groups * r.choice([4, 8, 9, 16, 17, 24])
+    size = [r.choice([3, 6, 9, 14]) for _ in range(nd - 1)]
+    size.append(r.choice([8, 12, 15, 16, 17, 20, 31, 32, 33, 63]))
+    k, s, p = r.choice(
+        [(3, 2, 1), (3, 2, 1), (2, 1, 0), (2, 1, 1), (3, 1, 1), (4, 2, 1), (5, 1, 2)]
+    )
+    text = f"n{r.choice([1, 2, 3])} ci{ci} co{co} g{groups}"
+    text += f" in{'x'.join(map(str, size))} k{k} s{s} p{p}"
+    ops = [r.choice(FAR).replace("#t", tensors(r, nd)) for _ in range(r.randint(0, 2))]
+    if s > 1:
+        ops.insert(0, r.choice(["avg_pool 2", "scale 0.5 | avg_pool 2", "max_pool 2"]))
+    if s > 1 and r.random() < 0.3:
+        ops.insert(0, r.choice(["relu", "leaky_relu 0.2"]))
+    return f"{text}{r.choice(['', ' bias'])} {types(r)}", ops, "cuda-flat"
+
+
 def write_phase(r):
     nd = r.choice([1, 2, 2, 3, 3])
     groups = r.choice([1, 1, 1, 2])
@@ -358,6 +378,11 @@ def kinds_of(path):
     elif "float pooled = 0" in text:
         about.append("average")
     found = [", ".join(about)]
+    if name == "flat":
+        found.append(f"flat: {('single cells', 'strips')[int(define['STRIPS'])]}")
+        if define["STRIPS"] == "1":
+            found.append(f"flat: strips stored {'whole' if define['STRIP'] == '4' else 'by cells'}")
+            found.append(f"flat: strips, {'vectors' if define['VX'] == '4' else 'elements'} of x")
     if name.startswith("phase"):
         main = re.search(r"HELD = (\d+), PRODUCTS = (\d+)", text)
         if main and "STEPS" in define:

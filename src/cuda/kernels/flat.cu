@@ -10,6 +10,17 @@
 
 enum { X_CHANNEL = XD * XH * XW, TILE_CELLS = TD * TH * TW };
 
+// Strips: rows g and g + 8 of two fragments are four cells side by side, of which neighbouring lanes g have neighbours. What such a
+// strip reads in a row of the input is a window of WINDOW words, loaded four at once. Rows g and g + 8 of a fragment are cells two
+// apart, and of every four inputs the second and third have changed places: where both halves of a step are neighbours along W,
+// what is loaded together are a fragment's registers, in their order.
+enum { STRIP_CELLS = STRIPS ? 4 : 1, ROW_STRIPS = (TW + STRIP_CELLS - 1) / STRIP_CELLS, WINDOW = STRIP_CELLS + XW - TW };
+
+__device__ __forceinline__ constexpr int place_of(int w) { return STRIPS ? (w & ~3) | (w & 1) << 1 | (w >> 1 & 1) : w; }
+
+// Which of its four cells a lane has in a row of fragment i; row: 0 for g, 1 for g + 8.
+__device__ __forceinline__ constexpr int strip_cell(int i, int row) { return i + 2 * row; }
+
 // An element's bits, 0 outside the input; as a word.
 __device__ __forceinline__ u32 bits_at(bool in, const char *origin, i64 index) {
   if (X_TYPE == F32) return (u32)__float_as_int(load_if<F32>(in, origin, index));
@@ -28,7 +39,7 @@ __device__ __forceinline__ u32 word_at(const Args &a, bool in, const char *origi
 
 __device__ __forceinline__ int slot_of(int first, int e, int position) {
   const int w = position % XW, h = position / XW % XH, d = position / (XW * XH);
-  return (first + e) * X_PITCH + d * X_PLANE + h * X_ROW + w;
+  return (first + e) * X_PITCH + d * X_PLANE + h * X_ROW + place_of(w);
 }
 
 // d += a b, eight words deep, or four.
@@ -46,11 +57,14 @@ __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[2][2], const u
 // ---- weights ----
 
 // A lane finishes columns 2 t and 2 t + 1 of every fragment: neighbouring channels, so that those of the four t are far
-// enough apart in the finished tile to be in different banks.
+// enough apart in the finished tile to be in different banks. In strips, where lanes g store four cells apart, channels of the four t
+// are neighbours, and all channels skewed.
 enum { LANE_CHANNELS = 2 * NT };
 
 // The channel, within a block, of column 2 t + k of fragment j.
-__device__ __forceinline__ int channel_of(int t, int j, int k) { return t * LANE_CHANNELS + 2 * j + k; }
+__device__ __forceinline__ int channel_of(int t, int j, int k) {
+  return STRIPS ? t + 4 * (2 * j + k) : t * LANE_CHANNELS + 2 * j + k;
+}
 
 // packed: [part][group][CI][KERNEL][CO_PAD], TF32 numbers. Word t of half `half` of a step, for column g of fragment j.
 __device__ __forceinline__ u32 packed_word(const Args &a, const Tile &tile, int step, int half, int j, int part, int lane) {
@@ -98,16 +112,28 @@ __device__ __forceinline__ void weight_words(const Weights &weights, int step, i
 
 typedef float Sums[RT][MT][NT][PARTS][4];
 
+// A strip's window of a row of the input.
+__device__ __forceinline__ void load_window(const char *row, u32 (&window)[WINDOW]) {
+#pragma unroll
+  for (int v = 0; v + 4 <= WINDOW; v += 4) {
+    const uint4 four = *(const uint4 *)(row + v * 4);
+    window[v] = four.x, window[v + 2] = four.y, window[v + 1] = four.z, window[v + 3] = four.w;
+  }
+#pragma unroll
+  for (int v = WINDOW / 4 * 4; v < WINDOW; v++) window[v] = *(const u32 *)(row + place_of(v) * 4);
+}
+
 // at: of a lane's cells in the input tile; pattern: its part of each pattern; both in bytes.
 __device__ __forceinline__ void load_half(const u32 *xs, const int (&at)[MT][2], const int (&pattern)[PATTERNS], int half,
-                                          u32 (&x)[MT][2][2]) {
-  const int live = half_live[half];
+                                          u32 (&window)[WINDOW], u32 (&x)[MT][2][2]) {
+  const int live = half_live[half], place = STRIPS ? half_place[half] : 0;
+  const char *const first = (const char *)(xs + half_base[half] - place) + pattern[half_pattern[half]];
+  if (STRIPS && (half == 0 || half_window[half] != half_window[half - 1])) load_window(first + at[0][0], window);
 #pragma unroll
   for (int i = 0; i < MT; i++)
 #pragma unroll
     for (int row = 0; row < 2; row++) {
-      const char *from = (const char *)(xs + half_base[half]) + at[i][row] + pattern[half_pattern[half]];
-      u32 word = live ? *(const u32 *)from : 0;
+      u32 word = !live ? 0 : STRIPS ? window[(place + strip_cell(i, row)) % WINDOW] : *(const u32 *)(first + at[i][row]);
       if (live < 4 && (int)(threadIdx.x % 4) >= live) word = 0; // it has no weight, but may be infinite
       x[i][row][half % 2] = word;
     }
@@ -115,14 +141,15 @@ __device__ __forceinline__ void load_half(const u32 *xs, const int (&at)[MT][2],
 
 __device__ __forceinline__ void multiply(const u32 *xs, const int (&at)[MT][2], const int (&pattern)[PATTERNS], int rg,
                                          const Weights &weights, Sums &sums) {
+  u32 window[WINDOW];
   // by a constant count: a loop from one table entry to the next is not unrolled for every architecture
 #pragma unroll
   for (int u = 0; u < MOST_STEPS; u++) {
     const int s = step_begin[rg] + u;
     if (s >= step_begin[rg + 1]) continue;
     u32 x[MT][2][2];
-    load_half(xs, at, pattern, 2 * s, x);
-    load_half(xs, at, pattern, 2 * s + 1, x);
+    load_half(xs, at, pattern, 2 * s, window, x);
+    load_half(xs, at, pattern, 2 * s + 1, window, x);
 #pragma unroll
     for (int j = 0; j < NT; j++)
 #pragma unroll

@@ -36,7 +36,14 @@ __device__ __forceinline__ void place(const Args &a, const Walk &walk, Tile &til
 
 // What a thread fetches of every tile. A word holds the three coordinates of a position in the tile, nine bits each and a
 // tenth that is set, so that one subtraction compares all of them with limits: it clears the tenth bit of those below.
-enum { FETCHED = (X_CHANNEL + THREADS - 1) / THREADS, AXIS_BITS = 10, MOST_COORDINATE = 511, TENTH_BITS = 0x20080200 };
+// A spot is VX positions side by side.
+enum {
+  ROW_SPOTS = (XW + VX - 1) / VX,
+  SPOTS = XD * XH * ROW_SPOTS,
+  FETCHED = (SPOTS + THREADS - 1) / THREADS,
+  SPOT_WORDS = VX == 1 ? 1 : VX * size_of(X_TYPE) / 4
+};
+enum { AXIS_BITS = 10, MOST_COORDINATE = 511, TENTH_BITS = 0x20080200 };
 
 struct Spots {
   u32 coordinates[FETCHED];
@@ -48,10 +55,10 @@ __device__ __forceinline__ u32 in_one_word(int d, int h, int w) { return (u32)d 
 __device__ __forceinline__ void find_spots(const Args &a, Spots &spots) {
 #pragma unroll
   for (int i = 0; i < FETCHED; i++) {
-    const int position = threadIdx.x + i * THREADS;
-    const int w = position % XW, h = position / XW % XH, d = position / (XW * XH);
+    const int spot = threadIdx.x + i * THREADS;
+    const int w = spot % ROW_SPOTS * VX, h = spot / ROW_SPOTS % XH, d = spot / (ROW_SPOTS * XH);
     spots.offset[i] = d * a.x_step[0] + h * a.x_step[1] + w * a.x_step[2];
-    spots.coordinates[i] = TENTH_BITS | (position < X_CHANNEL ? in_one_word(d, h, w) : MOST_COORDINATE); // never inside
+    spots.coordinates[i] = TENTH_BITS | (spot < SPOTS ? in_one_word(d, h, w) : in_one_word(MOST_COORDINATE, 0, 0)); // never inside
     // kept, not found anew for every tile: the assembler looks through anything but an exchange of lanes
     spots.coordinates[i] = __shfl_xor_sync(~0u, spots.coordinates[i], 0);
     spots.offset[i] = __shfl_xor_sync(~0u, spots.offset[i], 0);
@@ -68,32 +75,89 @@ __device__ __forceinline__ void find_limits(const Args &a, const Tile &tile, u32
 }
 
 struct Fetched {
-  u32 bits[FETCHED][CI]; // converted when they have arrived
+  u32 bits[FETCHED][CI][SPOT_WORDS]; // converted when they have arrived
 };
+
+__device__ __forceinline__ bool holds_spot(u32 coordinates, u32 begin, u32 end) {
+  const u32 not_below = coordinates - begin, beyond = coordinates - end;
+  return (not_below & ~beyond & TENTH_BITS) == TENTH_BITS;
+}
+
+// A spot that x holds whole or not at all, aligned.
+__device__ __forceinline__ void load_spot(bool in, const char *from, u32 (&bits)[SPOT_WORDS]) {
+  if (SPOT_WORDS == 4)
+    asm("{\n\t.reg .pred p;\n\tsetp.ne.s32 p, %5, 0;\n\tmov.u32 %0, 0;\n\tmov.u32 %1, 0;\n\tmov.u32 %2, 0;\n\tmov.u32 %3, 0;\n\t"
+        "@p ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
+        : "=r"(bits[0]), "=r"(bits[1 % SPOT_WORDS]), "=r"(bits[2 % SPOT_WORDS]), "=r"(bits[3 % SPOT_WORDS])
+        : "l"(from), "r"((int)in));
+  else
+    asm("{\n\t.reg .pred p;\n\tsetp.ne.s32 p, %3, 0;\n\tmov.u32 %0, 0;\n\tmov.u32 %1, 0;\n\t@p ld.global.nc.v2.u32 {%0, %1}, [%2];\n\t}"
+        : "=r"(bits[0]), "=r"(bits[1 % SPOT_WORDS])
+        : "l"(from), "r"((int)in));
+}
+
+// The same position by position.
+__device__ __forceinline__ void load_positions(const char *origin, i64 offset, int step, u32 coordinates, u32 begin, u32 end,
+                                               u32 (&bits)[SPOT_WORDS]) {
+#pragma unroll
+  for (int v = 0; v < VX; v++) {
+    const u32 one = bits_at(holds_spot(coordinates + v, begin, end), origin, offset + v * step);
+    enum { EACH = VX / SPOT_WORDS };
+    bits[v / EACH] = v % EACH ? bits[v / EACH] | one << 16 : one;
+  }
+}
+
+// Whether spots are as load_spot wants them.
+__device__ __forceinline__ bool whole_spots(const Args &a, const char *origin, u32 begin, u32 end) {
+  if (VX == 1) return false;
+  const i64 strides = a.x.stride[1] | a.x_step[0] | a.x_step[1];
+  const bool limits = ((begin | end) & (VX - 1)) == 0 || ((end & MOST_COORDINATE) >= XW && (begin & (VX - 1)) == 0);
+  return limits & (a.x_step[2] == 1) & ((((i64)origin | strides * size_of(X_TYPE)) & (VX * size_of(X_TYPE) - 1)) == 0);
+}
 
 __device__ __forceinline__ void fetch(const Args &a, const Tile &tile, const Spots &spots, Fetched &fetched) {
   const char *origin = input_origin(a, tile);
   u32 begin, end;
   find_limits(a, tile, begin, end);
+  const i64 channel = a.x.stride[1] * size_of(X_TYPE);
+  if (whole_spots(a, origin, begin, end)) {
 #pragma unroll
-  for (int i = 0; i < FETCHED; i++) {
-    const u32 not_below = spots.coordinates[i] - begin, beyond = spots.coordinates[i] - end;
-    const bool in = (not_below & ~beyond & TENTH_BITS) == TENTH_BITS;
+    for (int i = 0; i < FETCHED; i++) {
+      const bool in = holds_spot(spots.coordinates[i], begin, end);
+#pragma unroll
+      for (int e = 0; e < CI; e++)
+        load_spot(in, origin + e * channel + (i64)spots.offset[i] * size_of(X_TYPE), fetched.bits[i][e]);
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < FETCHED; i++)
 #pragma unroll
     for (int e = 0; e < CI; e++)
-      fetched.bits[i][e] = bits_at(in, origin + e * a.x.stride[1] * size_of(X_TYPE), spots.offset[i]);
-  }
+      load_positions(origin + e * channel, spots.offset[i], a.x_step[2], spots.coordinates[i], begin, end, fetched.bits[i][e]);
 }
 
 __device__ __forceinline__ void put(const Fetched &fetched, const Spots &spots, u32 *xs) {
 #pragma unroll
   for (int i = 0; i < FETCHED; i++) {
-    const int position = threadIdx.x + i * THREADS;
+    const int spot = threadIdx.x + i * THREADS;
     const int h = spots.coordinates[i] >> AXIS_BITS & MOST_COORDINATE, d = spots.coordinates[i] >> 2 * AXIS_BITS & MOST_COORDINATE;
-    const int slot = position + d * (X_PLANE - XH * XW) + h * (X_ROW - XW);
+    const int slot = spot * VX + d * (X_PLANE - XH * ROW_SPOTS * VX) + h * (X_ROW - ROW_SPOTS * VX);
+    const int w = spots.coordinates[i] & MOST_COORDINATE, moved = VX == 1 ? place_of(w) - w : 0;
+    if ((i + 1) * THREADS > SPOTS && spot >= SPOTS) continue;
 #pragma unroll
-    for (int e = 0; e < CI; e++)
-      if ((i + 1) * THREADS <= X_CHANNEL || position < X_CHANNEL) xs[e * X_PITCH + slot] = word_of(fetched.bits[i][e]);
+    for (int e = 0; e < CI; e++) {
+      u32 word[VX];
+#pragma unroll
+      for (int v = 0; v < VX; v++) {
+        enum { EACH = VX / SPOT_WORDS };
+        const u32 bits = fetched.bits[i][e][v / EACH];
+        word[v] = word_of(EACH == 1 ? bits : v % EACH ? bits >> 16 : bits & 0xffff);
+      }
+      u32 *const to = xs + e * X_PITCH + slot + moved;
+      if (VX == 1) *to = word[0];
+      else *(uint4 *)to = make_uint4(word[0], word[2 % VX], word[1 % VX], word[3 % VX]);
+    }
   }
 }
 
@@ -111,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) KERNEL_NAME(co
   extern __shared__ __align__(16) float smem[];
   u32 *const xs = (u32 *)smem, *const ws = xs + X_FLOATS;
   uint2 *const cells = (uint2 *)(ws + WEIGHT_WORDS);
-  char *const ys = (char *)(cells + TABLE_CELLS);
+  char *const ys = (char *)(cells + TABLE_ENTRIES);
   const int block = blockIdx.x % CHANNEL_BLOCKS, workers = gridDim.x / CHANNEL_BLOCKS;
   const i64 tiles = a.tiles / CHANNEL_BLOCKS;
   Tile tile;

@@ -11,6 +11,15 @@ __device__ __forceinline__ void lay_out(const Args &a, Tile &tile) {
   tile.y_step[1] = a.y_step[1] == TARGET2 ? TARGET2 : congruent(TARGET2, a.y_step[1], VECTOR);
   tile.y_step[0] = congruent(TARGET1 * tile.y_step[1], a.y_step[0], VECTOR);
   tile.y_channel = congruent(TARGET0 * tile.y_step[0], a.y.stride[1], VECTOR);
+  if (STRIPS) {
+    // Whole strips: every channel a quarter of all banks further. Cell by cell: half of them, and by what y's stride is more or less than a
+    // multiple of 16 bytes.
+    const int apart = ((int)a.y.stride[1] + VECTOR / 2 & VECTOR - 1) - VECTOR / 2;
+    const int further = STRIP > 1 && tile.width == WHOLE ? 2 * VECTOR : 4 * VECTOR;
+    tile.y_channel = congruent(TARGET0 * tile.y_step[0], further + apart, 8 * VECTOR);
+    tile.y_skew = 0;
+    return;
+  }
   const int least = LANE_CHANNELS * tile.y_channel, odd = LANE_CHANNELS * (int)a.y.stride[1] & (VECTOR - 1);
   tile.y_skew = congruent(least, odd ? VECTOR + odd : 2 * VECTOR, 8 * VECTOR) - least;
 }
