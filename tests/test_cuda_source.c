@@ -283,25 +283,30 @@ static void layers_in_registers(void) {
 /* Residues and channels as rows: pairs of neighbours along W for 32 channels; of eight channels a group, all places along D and H.
    Zeros for weights only where a residue of a panel has no tap; rows that are no whole sectors meet in shared memory. */
 static void residues_as_rows(void) {
-  check_lines(
-      "n16 ci16 co32 in16x32x32 k3 s2 p1 op1 bias math=tf32 | extreme_pool 2 dir=@m", "cuda-phase",
-      (const char *const[]){"  enum { FRAGMENTS = 4, PANELS = 4, HELD = 1, PRODUCTS = 18, ROUNDS = 1, SLOTS = 1, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };",
-                            "#define STEPS 2", "#define GAPS 1", "#define ROW_PITCH 0",
-                            "#define SUMS_POOLED 1", "#define GROUPS 8",
-                            "    if (a.packed[0 + c] < 0) scale = -scale;", NULL});
+  check_lines("n16 ci16 co32 in16x32x32 k3 s2 p1 op1 bias math=tf32 | extreme_pool 2 dir=@m",
+              "cuda-phase",
+              (const char *const[]){"  enum { FRAGMENTS = 4, PANELS = 4, HELD = 1, PRODUCTS = 18, "
+                                    "ROUNDS = 1, SLOTS = 1, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };",
+                                    "#define STEPS 2", "#define GAPS 1", "#define ROW_PITCH 0",
+                                    "#define SUMS_POOLED 1", "#define GROUPS 8",
+                                    "    if (a.packed[0 + c] < 0) scale = -scale;", NULL});
   check_lines("n8 ci32 co32 in12x24x48 k3x5x7 s2 p1x2x3 op1 g4 math=tf32", "cuda-phase",
-              (const char *const[]){"  enum { FRAGMENTS = 1, PANELS = 1, HELD = 1, PRODUCTS = 24, ROUNDS = 1, SLOTS = 4, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };", "#define STEPS 1",
-                                    "#define GROUP_AXIS 1", "#define ROW_PITCH 0",
-                                    "#define PAIRED 0", NULL});
+              (const char *const[]){"  enum { FRAGMENTS = 1, PANELS = 1, HELD = 1, PRODUCTS = 24, "
+                                    "ROUNDS = 1, SLOTS = 4, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };",
+                                    "#define STEPS 1", "#define GROUP_AXIS 1",
+                                    "#define ROW_PITCH 0", "#define PAIRED 0", NULL});
   /* eight 16-bit channels are half of a product's depth: two offsets make one */
   check_lines("n8 ci32 co32 in12x24x48 k3x5x7 s2 p1x2x3 op1 g4 dtype=f16", "cuda-phase",
-              (const char *const[]){"  enum { FRAGMENTS = 1, PANELS = 1, HELD = 1, PRODUCTS = 12, ROUNDS = 1, SLOTS = 4, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };", "#define PAIRED 1", NULL});
+              (const char *const[]){"  enum { FRAGMENTS = 1, PANELS = 1, HELD = 1, PRODUCTS = 12, "
+                                    "ROUNDS = 1, SLOTS = 4, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };",
+                                    "#define PAIRED 1", NULL});
   check_lines("n8 ci32 co32 in12x24x47 k3x5x7 s2 p1x2x3 op1 g4 math=tf32", "cuda-phase",
               (const char *const[]){"#define GROUP_AXIS 2", "#define GROUPS 6",
                                     "#define ROW_PITCH 112", NULL});
-  check_lines(
-      "n2 ci64 co32 in64x64x64 k2 s2 bias math=tf32", "cuda-phase",
-      (const char *const[]){"  enum { FRAGMENTS = 4, PANELS = 4, HELD = 1, PRODUCTS = 4, ROUNDS = 1, SLOTS = 1, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };", "#define STEPS 8", "#define GAPS 0", NULL});
+  check_lines("n2 ci64 co32 in64x64x64 k2 s2 bias math=tf32", "cuda-phase",
+              (const char *const[]){"  enum { FRAGMENTS = 4, PANELS = 4, HELD = 1, PRODUCTS = 4, "
+                                    "ROUNDS = 1, SLOTS = 1, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };",
+                                    "#define STEPS 8", "#define GAPS 0", NULL});
 }
 
 /* Many channels as rows: runs are a row apart where that leaves fewer columns without a cell, else they are neighbours; finished rows
@@ -348,24 +353,36 @@ static void lanes_that_meet(void) {
 static void parts_and_sums(void) {
   check_lines("n16 ci16 co32 in16x32x33 k3 s2 p1 op1 math=tf32 | max_pool 2", "cuda-phase",
               (const char *const[]){"#define PART_W 8", "#define TW 40", NULL});
-  check_lines(
-      "n16 ci16 co32 in16x32x32 k3 s2 p1 op1 math=tf32 | max_pool 2", "cuda-phase",
-      (const char *const[]){"  enum { FRAGMENTS = 4, PANELS = 4, HELD = 1, PRODUCTS = 18, ROUNDS = 1, SLOTS = 1, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };", "#define GROUPS 8", NULL});
-  check_lines(
-      "n2 ci64 co32 in64x64x64 k2 s2 dtype=f16", "cuda-phase",
-      (const char *const[]){"  enum { FRAGMENTS = 4, PANELS = 4, HELD = 1, PRODUCTS = 4, ROUNDS = 1, SLOTS = 1, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };", "#define GROUPS 8", NULL});
-  check_lines(
-      "n2 ci64 co32 in64x64x64 k2 s2 dtype=f16 | add #skip | relu", "cuda-phase",
-      (const char *const[]){"  enum { FRAGMENTS = 4, PANELS = 4, HELD = 1, PRODUCTS = 4, ROUNDS = 1, SLOTS = 1, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };", "#define GROUPS 4", NULL});
+  check_lines("n16 ci16 co32 in16x32x32 k3 s2 p1 op1 math=tf32 | max_pool 2", "cuda-phase",
+              (const char *const[]){"  enum { FRAGMENTS = 4, PANELS = 4, HELD = 1, PRODUCTS = 18, "
+                                    "ROUNDS = 1, SLOTS = 1, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };",
+                                    "#define GROUPS 8", NULL});
+  check_lines("n2 ci64 co32 in64x64x64 k2 s2 dtype=f16", "cuda-phase",
+              (const char *const[]){"  enum { FRAGMENTS = 4, PANELS = 4, HELD = 1, PRODUCTS = 4, "
+                                    "ROUNDS = 1, SLOTS = 1, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };",
+                                    "#define GROUPS 8", NULL});
+  check_lines("n2 ci64 co32 in64x64x64 k2 s2 dtype=f16 | add #skip | relu", "cuda-phase",
+              (const char *const[]){"  enum { FRAGMENTS = 4, PANELS = 4, HELD = 1, PRODUCTS = 4, "
+                                    "ROUNDS = 1, SLOTS = 1, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };",
+                                    "#define GROUPS 4", NULL});
 }
 
 /* What follows the convolution is unrolled for every sum of a thread only where it is short. */
 /* A pool's last channels have panels of fewer channels, and few channels share panels, where that is worth the meeting of sums. */
 static void last_channels(void) {
-  check_lines("n16 ci16 co33 in16x32x32 k3 s2 p1 op1 math=tf32 | max_pool 2", "cuda-phase",
-              (const char *const[]){"#define REST 1", "  enum { FRAGMENTS = 4, PANELS = 4, HELD = 1, PRODUCTS = 18, ROUNDS = 1, SLOTS = 1, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };", "  enum { FRAGMENTS = 1, PANELS = 1, HELD = 1, PRODUCTS = 8, ROUNDS = 1, SLOTS = 4, FIRST_CHANNEL = 32, FIRST_BYTE = 73728 };", NULL});
+  check_lines(
+      "n16 ci16 co33 in16x32x32 k3 s2 p1 op1 math=tf32 | max_pool 2", "cuda-phase",
+      (const char *const[]){"#define REST 1",
+                            "  enum { FRAGMENTS = 4, PANELS = 4, HELD = 1, PRODUCTS = 18, ROUNDS = "
+                            "1, SLOTS = 1, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };",
+                            "  enum { FRAGMENTS = 1, PANELS = 1, HELD = 1, PRODUCTS = 8, ROUNDS = "
+                            "1, SLOTS = 4, FIRST_CHANNEL = 32, FIRST_BYTE = 73728 };",
+                            NULL});
   check_lines("n16 ci16 co8 in16x32x32 k3 s2 p1 op1 math=tf32 | max_pool 2", "cuda-phase",
-              (const char *const[]){"#define REST 0", "  enum { FRAGMENTS = 1, PANELS = 1, HELD = 1, PRODUCTS = 8, ROUNDS = 1, SLOTS = 4, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };", NULL});
+              (const char *const[]){"#define REST 0",
+                                    "  enum { FRAGMENTS = 1, PANELS = 1, HELD = 1, PRODUCTS = 8, "
+                                    "ROUNDS = 1, SLOTS = 4, FIRST_CHANNEL = 0, FIRST_BYTE = 0 };",
+                                    NULL});
   check_lines("n16 ci16 co48 in16x32x32 k3 s2 p1 op1 math=tf32 | max_pool 2", "cuda-phase",
               (const char *const[]){"#define REST 0", NULL});
 }

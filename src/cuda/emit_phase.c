@@ -142,7 +142,8 @@ static int64_t layout_channels(const uc_cuda_layout *l) {
 }
 
 static int64_t layout_bytes(const uc_cuda_phase *p) {
-  return uc_cuda_phase_weights(p) - (p->rest.rounds * p->steps * p->rest.product_count * p->rest.held * 2048);
+  return uc_cuda_phase_weights(p) -
+         (p->rest.rounds * p->steps * p->rest.product_count * p->rest.held * 2048);
 }
 
 static void emit_numbers(uc_text *text, const uc_cuda_phase *p, int i) {
@@ -163,9 +164,9 @@ static void emit_layout(uc_text *text, const uc_cuda_kernel *k, int at) {
     const char *name;
     int of; /* 0: products, 1: panels, 2: taps */
     table_value *value;
-  } table[] = {{"panel", 0, product_panel},   {"at", 0, product_at},
-               {"far", 0, product_far},       {"begins", 0, product_begins},
-               {"lives", 1, panel_lives},     {"tap_product", 2, tap_product},
+  } table[] = {{"panel", 0, product_panel}, {"at", 0, product_at},
+               {"far", 0, product_far},     {"begins", 0, product_begins},
+               {"lives", 1, panel_lives},   {"tap_product", 2, tap_product},
                {"tap_half", 2, tap_half}};
   const uc_cuda_phase *p = &k->phases;
   const uc_cuda_layout *l = layout_of(p, at);
@@ -179,16 +180,16 @@ static void emit_layout(uc_text *text, const uc_cuda_kernel *k, int at) {
   uc_text_add(text, "struct %s {\n", layout_name[at]);
   emit_numbers(text, p, at);
   for (int i = 0; i < count; i++)
-    uc_text_add(
-        text, "  static __device__ __forceinline__ int %s(int i) { return %s_of_%s[i]; }\n",
-        table[i].name, table[i].name, layout_name[at]);
+    uc_text_add(text, "  static __device__ __forceinline__ int %s(int i) { return %s_of_%s[i]; }\n",
+                table[i].name, table[i].name, layout_name[at]);
   uc_text_add(text, "};\n");
 }
 
 void uc_cuda_emit_phase_tables(uc_text *text, const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   const uc_cuda_phase *p = &k->phases;
   uc_text_add(text, "\n// Products of a step: their panel, where they read the input tile, how far "
-                    "the other half of the depth is, whether\n// they are their panel's first; whether a panel has any.\n");
+                    "the other half of the depth is, whether\n// they are their panel's first; "
+                    "whether a panel has any.\n");
   for (int i = 0; i < layout_count(p); i++) emit_layout(text, k, i);
   if (p->gaps) emit_taps(text, k);
   uc_text_add(text,

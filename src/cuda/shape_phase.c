@@ -279,7 +279,7 @@ static const char *lay_out_products(const uc_cuda_engine *e, uc_cuda_kernel *k, 
 typedef struct tiling {
   int64_t held, groups, parts[UC_AXES], rounds, blocks, buffers, row_pitch;
   int axis;
-  bool rest; /* the last channels have a layout of their own */
+  bool rest;           /* the last channels have a layout of their own */
   double clocks, cost; /* beside other tilings; beside other candidates, of the best */
 } tiling;
 
@@ -464,9 +464,8 @@ static double estimate(const setting *s, const tiling *t, const rates *r) {
       sums * MULTIPLIERS / 2 / (s->k->pool >= 0 ? (double)uc_volume(s->k->residues) : 1);
   double units = (double)x_bytes(s, t) / UNIT_BYTES, words = pairs ? 8 : 4;
   double of_place = s->k->pool >= 0 ? (double)p->main.panels : (double)p->pairs;
-  double finishing =
-      sums * sum_clocks(s, t, r) +
-      (t->row_pitch > 0 ? parts * (double)all_panels(s, t) / of_place * r->rows : 0);
+  double finishing = sums * sum_clocks(s, t, r) +
+                     (t->row_pitch > 0 ? parts * (double)all_panels(s, t) / of_place * r->rows : 0);
   double issue = finishing + units * words * (r->word[pairs] + (p->gaps ? r->look : 0));
   /* copying warps load 32 words a thread together; a team finishes while the other multiplies */
   double copying = ceil(units * words / (32.0 * COPIERS)) * r->latency[pairs];
