@@ -367,7 +367,6 @@ static void parts_and_sums(void) {
                                     "#define GROUPS 4", NULL});
 }
 
-/* What follows the convolution is unrolled for every sum of a thread only where it is short. */
 /* A pool's last channels have panels of fewer channels, and few channels share panels, where that is worth the meeting of sums. */
 static void last_channels(void) {
   check_lines(
@@ -387,6 +386,7 @@ static void last_channels(void) {
               (const char *const[]){"#define REST 0", NULL});
 }
 
+/* What follows the convolution is unrolled for every sum of a thread only where it is short. */
 static void long_tails_once(void) {
   const char *const candidate[] = {"cuda-phase", "cuda-panel", "cuda-mma"};
   for (int i = 0; i < 3; i++) {
