@@ -36,10 +36,14 @@ static int64_t registers(const uc_cuda_kernel *k) {
   return uc_ceil_div(held + REST, UNIT) * UNIT;
 }
 
-/* Blocks that a multiprocessor holds. */
-static int64_t blocks_held(const uc_cuda_kernel *k) {
-  enum { REGISTERS = 65536, MOST = 32 };
-  return uc_max(1, uc_min(MOST, REGISTERS / (k->threads * registers(k))));
+/* Blocks that a multiprocessor holds. It has room for 16 (sm_75, 86), 24 (sm_89, 120) or 32: the
+   least of those that are no 32. */
+static int64_t blocks_held(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
+  enum { REGISTERS = 65536, FEW = 16, MOST = 32 };
+  const uc_cuda_target *t = &e->target;
+  int64_t most = t->major == 9 || t->major == 10 || (t->major == 8 && t->minor == 0) ? MOST : FEW;
+  most = uc_min(most, uc_cuda_most_threads(t) / k->threads);
+  return uc_max(1, uc_min(most, REGISTERS / (k->threads * registers(k))));
 }
 
 /* Cells of a thread, and channels at a time; it goes through all of the group, or blocks share them. */
@@ -137,7 +141,7 @@ static double clocks_of(const uc_cuda_engine *e, const uc_cuda_kernel *k,
   direct_turn t = turn_of(e, k, extent);
   const double unit[] = {t.instructions / SCHEDULERS * ISSUE, t.memory, t.near_bytes / NEAR_BYTES};
   double busy = blocks * (double)(k->threads / WARP) * uc_cuda_together(unit, 3, OVERLAP);
-  double turns = ceil(blocks / (double)blocks_held(k));
+  double turns = ceil(blocks / (double)blocks_held(e, k));
   const double part[] = {busy, turns * (t.instructions * ALONE + t.waits * WAIT)};
   return BEGIN + uc_cuda_together(part, 2, OVERLAP);
 }
@@ -181,7 +185,7 @@ bool uc_cuda_shape_direct(const uc_cuda_engine *e, uc_cuda_kernel *k,
       }
   if (!chosen.direct) return false;
   *k = chosen;
-  k->min_blocks = blocks_held(k);
+  k->min_blocks = blocks_held(e, k);
   place_weights(e, k);
   return true;
 }

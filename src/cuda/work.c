@@ -142,8 +142,7 @@ static double serial_instructions(const counting *c) {
 
 /* ---- what all have in common ---- */
 
-/* Threads that a multiprocessor holds. */
-static int64_t most_threads(const uc_cuda_target *t) {
+int64_t uc_cuda_most_threads(const uc_cuda_target *t) {
   if (t->major == 7) return 1024;
   return t->major == 12 || (t->major == 8 && t->minor > 0) ? 1536 : 2048;
 }
@@ -153,7 +152,7 @@ static double blocks_at_once(const uc_cuda_engine *e, const uc_cuda_kernel *k) {
   enum { MOST_BLOCKS = 32, REGISTERS = 65536, OTHER_REGISTERS = 64, MOST_REGISTERS = 255 };
   int64_t threads = k->threads * k->teams;
   int64_t shared = 4 * k->shared_floats + UC_CUDA_SHARED_OF_BLOCK;
-  int64_t blocks = uc_min(MOST_BLOCKS, most_threads(&e->target) / threads);
+  int64_t blocks = uc_min(MOST_BLOCKS, uc_cuda_most_threads(&e->target) / threads);
   blocks = uc_min(blocks, (e->target.shared_bytes + UC_CUDA_SHARED_OF_BLOCK) / shared);
   if (k->gemm) {
     int64_t registers = uc_min(MOST_REGISTERS, k->held * k->mt * k->nt * 4 + OTHER_REGISTERS);

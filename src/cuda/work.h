@@ -33,6 +33,9 @@ typedef struct uc_cuda_work {
 /* Instructions of the operators of a pass for one output, those before a pool counted once. */
 double uc_cuda_tail_instructions(const uc_cuda_engine *engine, const uc_cuda_kernel *kernel);
 
+/* Threads that a multiprocessor holds. */
+int64_t uc_cuda_most_threads(const uc_cuda_target *target);
+
 /* Whether what follows the convolution is so long that its code is to exist once: unrolled for every sum of a thread it takes the
    compiler tens of seconds, and the device to fetch it as well. */
 bool uc_cuda_long_tail(const uc_cuda_engine *engine, const uc_cuda_kernel *kernel);

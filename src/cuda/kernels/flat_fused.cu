@@ -107,11 +107,11 @@ __device__ __forceinline__ void load_positions(const char *origin, i64 offset, i
   }
 }
 
-// Whether spots are as load_spot wants them.
+// Whether spots are as load_spot wants them: none begins in x and ends beyond it.
 __device__ __forceinline__ bool whole_spots(const Args &a, const char *origin, u32 begin, u32 end) {
   if (VX == 1) return false;
   const i64 strides = a.x.stride[1] | a.x_step[0] | a.x_step[1];
-  const bool limits = ((begin | end) & (VX - 1)) == 0 || ((end & MOST_COORDINATE) >= XW && (begin & (VX - 1)) == 0);
+  const bool limits = ((begin | end) & (VX - 1)) == 0 || ((end & MOST_COORDINATE) >= ROW_SPOTS * VX && (begin & (VX - 1)) == 0);
   return limits & (a.x_step[2] == 1) & ((((i64)origin | strides * size_of(X_TYPE)) & (VX * size_of(X_TYPE) - 1)) == 0);
 }
 
